@@ -1,0 +1,35 @@
+"""What every test may use. All of it is lazy: a test that asks for no database starts none."""
+
+from tests.databases import (
+    breakable_postgres,
+    database_url,
+    empty_database_url,
+    empty_postgres_url,
+    empty_sqlite_url,
+    engine,
+    postgres,
+    postgres_template,
+    postgres_url,
+    sqlite_template,
+    sqlite_url,
+)
+from tests.needs import pytest_configure, pytest_runtest_setup, pytest_terminal_summary
+from tests.serving import serve
+
+__all__ = [
+    "breakable_postgres",
+    "database_url",
+    "empty_database_url",
+    "empty_postgres_url",
+    "empty_sqlite_url",
+    "engine",
+    "postgres",
+    "postgres_template",
+    "postgres_url",
+    "pytest_configure",
+    "pytest_runtest_setup",
+    "pytest_terminal_summary",
+    "serve",
+    "sqlite_template",
+    "sqlite_url",
+]
