@@ -1,0 +1,1 @@
+"""The HTTP edge: routes, replies, problems and the OpenAPI document."""

@@ -1,0 +1,117 @@
+"""The OpenAPI document: examples, headers and problems of the routes, and an operation for each type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from itertools import groupby
+from typing import Any, Final
+
+import flask
+from flask_smorest import Api, Blueprint
+from flask_smorest.utils import load_info_from_docstring
+from werkzeug.routing import Rule
+
+from flask_async_jobs.api.examples import problem_example
+from flask_async_jobs.api.problems import MEDIA_TYPE, TITLES
+from flask_async_jobs.api.schemas import AsyncJobProblemSchema
+from flask_async_jobs.registry import Handler
+
+View = Callable[..., Any]
+
+NO_STORE: Final = {"Cache-Control": {"description": "`no-store`", "schema": {"type": "string"}}}
+RETRY_AFTER: Final = {
+    "Retry-After": {
+        "description": "Seconds after which to ask again, while the job is active.",
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
+EXPIRES: Final = {
+    "Expires": {
+        "description": "Until when the job can be read (an HTTP date).",
+        "schema": {"type": "string"},
+    }
+}
+LOCATION: Final = {
+    "Location": {"description": "The status URL.", "schema": {"type": "string", "format": "uri"}},
+    "Operation-Location": {
+        "description": "The operation URL.",
+        "schema": {"type": "string", "format": "uri"},
+    },
+}
+_submission_headers: Final = [
+    {
+        "in": "header",
+        "name": "Idempotency-Key",
+        "description": "1 to 255 visible ASCII characters. The same key and work give the same job.",
+        "required": False,
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    },
+    {
+        "in": "header",
+        "name": "Cache-Control",
+        "description": "`no-cache`: run, even if the work completed within the freshness window.",
+        "required": False,
+        "schema": {"type": "string"},
+    },
+]
+
+
+class JobsBlueprint(Blueprint):  # type: ignore[misc]
+    """A blueprint whose submission route is documented type by type."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._prepare_doc_cbks.append(_without_default_response)
+
+    def add_undocumented(self, rule: str, view: View, **options: Any) -> None:
+        """Add a route that is not in the document."""
+        flask.Blueprint.add_url_rule(self, rule, view_func=view, **options)
+
+    def problems(self, *slugs: str) -> Callable[[View], View]:
+        """Document the problems of a view, those of one status together."""
+
+        def decorate(view: View) -> View:
+            for status, group in groupby(sorted(slugs, key=_status), key=_status):
+                examples = {slug: {"value": problem_example(slug)} for slug in group}
+                view = self.alt_response(
+                    status,
+                    schema=AsyncJobProblemSchema,
+                    content_type=MEDIA_TYPE,
+                    description=", ".join(TITLES[slug][1] for slug in examples),
+                    examples=examples,
+                    headers=NO_STORE | (RETRY_AFTER if status in (429, 503) else {}),
+                )(view)
+            return view
+
+        return decorate
+
+    def describe(self, handler: Handler, view: View, *, api: Api, app: flask.Flask, path: str) -> None:
+        """Add the operation that submits a job of one type; its text is the handler's docstring."""
+        about = deepcopy(view._apidoc)  # type: ignore[attr-defined]
+        parameters: list[dict[str, Any]] = deepcopy(_submission_headers)
+        parameters[0]["required"] = handler.options.require_idempotency_key
+        if handler.options.payload_schema is not None:
+            parameters.append({"in": "json", "required": True, "schema": handler.options.payload_schema})
+        about["arguments"] = {"parameters": parameters}
+        operation: dict[str, Any] = {}
+        for prepare in self._prepare_doc_cbks:
+            operation = prepare(operation, about, api=api, app=app, spec=api.spec, method="post")
+        operation.update(_text(handler))
+        operation["operationId"] = f"submit_{handler.type}"
+        operation["tags"] = [self.name]
+        api.spec.path(rule=Rule(path), operations={"post": operation}, parameters=[])
+
+
+def _without_default_response(doc: dict[str, Any], info: dict[str, Any], **context: Any) -> dict[str, Any]:
+    doc.get("responses", {}).pop("default", None)
+    return doc
+
+
+def _text(handler: Handler) -> dict[str, str]:
+    text: dict[str, str] = load_info_from_docstring(getattr(handler.function, "__doc__", None) or "")
+    return text if text.get("summary") else {"summary": f"Make sure that `{handler.type}` is done"}
+
+
+def _status(slug: str) -> int:
+    return TITLES[slug][0]

@@ -1,0 +1,131 @@
+"""Putting the routes into an application: into its own `Api`, or into one that the library makes."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import flask
+from flask import Flask, Response
+from flask_smorest import Api
+from flask_swagger_ui import __name__ as assets_package
+
+from flask_async_jobs.api.boundary import serve_rest
+from flask_async_jobs.api.schemas import AsyncJobProblemSchema
+from flask_async_jobs.api.service import JobService
+from flask_async_jobs.api.views import jobs_blueprint
+from flask_async_jobs.errors import ConfigurationError
+from flask_async_jobs.states import uuid_form
+
+TITLE = "Asynchronous jobs"
+VERSION = "1"
+OPENAPI = "3.1.0"
+
+_page = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<link rel="stylesheet" href="{assets}/swagger-ui.css">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="{assets}/swagger-ui-bundle.js"></script>
+<script>window.ui = SwaggerUIBundle({{url: {document}, dom_id: "#swagger-ui", validatorUrl: null}})</script>
+</body>
+</html>
+"""
+
+
+class OwnApi(Api):  # type: ignore[misc]
+    """The `Api` of an application that has none: its own document, and no hold on the application's errors."""
+
+    ERROR_SCHEMA = AsyncJobProblemSchema
+
+    def _register_error_handlers(self) -> None:
+        """Register none: the application's errors are the application's."""
+
+    def _register_doc_blueprint(self) -> None:
+        """Register none: `serve_document` does."""
+
+
+def add_routes(app: Flask, service: JobService, api: Api | None) -> None:
+    """Add the routes and their documentation.
+
+    Args:
+        app: The application.
+        service: The operations behind the routes.
+        api: The application's own `Api`; without one, a document and its page are served at `DOCS_URL_PREFIX`.
+
+    Raises:
+        ConfigurationError: `api` is not bound to the application yet.
+    """
+    settings = service.settings
+    if api is None:
+        api = _own_api(app)
+        serve_document(app, api, settings.docs_url_prefix)
+        serve_rest(app, settings.docs_url_prefix, lambda rest, methods: methods)
+    elif api.spec is None:
+        raise ConfigurationError(
+            "api= is not initialised: call api.init_app(app) before jobs.init_app(app, api=api)"
+        )
+    blueprint, submit = jobs_blueprint(service)
+    api.register_blueprint(blueprint, url_prefix=settings.url_prefix)
+    service.registry.observe(
+        lambda handler: blueprint.describe(
+            handler, submit, api=api, app=app, path=f"{settings.url_prefix}/{handler.type}"
+        )
+    )
+    serve_rest(app, settings.url_prefix, lambda rest, methods: _methods_of(service, rest, methods))
+
+
+def _methods_of(service: JobService, rest: str, routed: set[str]) -> set[str]:
+    """Return the methods of a path below the prefix: `/jobs/{x}` is a type or a job, and cannot be both."""
+    segments = rest.removesuffix("/").split("/")
+    if segments == [""]:
+        return set()
+    if len(segments) > 1:
+        return routed
+    if segments[0] in service.registry:
+        return {"POST"}
+    return routed - {"POST"} if uuid_form.fullmatch(segments[0]) else set()
+
+
+def _own_api(app: Flask) -> OwnApi:
+    taken = app.extensions.get("flask-smorest", {}).get("apis", {})
+    prefix = "ASYNC_JOBS_DOCUMENT" if "" in taken else ""
+    spec = {"title": TITLE, "version": VERSION, "openapi_version": OPENAPI}
+    return OwnApi(app, spec_kwargs=spec, config_prefix=prefix)
+
+
+def serve_document(app: Flask, api: Api, prefix: str) -> None:
+    """Serve the OpenAPI document and a Swagger UI page whose assets come from an installed package."""
+    assets = files(assets_package) / "dist"
+    docs = flask.Blueprint("async_jobs_docs", __name__, url_prefix=prefix)
+
+    def page() -> Response:
+        text = _page.format(
+            title=TITLE,
+            assets=flask.url_for("async_jobs_docs.asset", name="").rstrip("/"),
+            document=json.dumps(flask.url_for("async_jobs_docs.document")),
+        )
+        return _uncached(Response(text, mimetype="text/html"))
+
+    def document() -> Response:
+        return _uncached(Response(json.dumps(api.spec.to_dict(), indent=2), mimetype="application/json"))
+
+    def asset(name: str) -> Response:
+        return flask.send_from_directory(str(assets), name)
+
+    options: dict[str, Any] = {"strict_slashes": False, "merge_slashes": False}
+    for path in ("", "/"):
+        docs.add_url_rule(path, "page", page, **options)
+    docs.add_url_rule("/openapi.json", "document", document, **options)
+    docs.add_url_rule("/assets/<name>", "asset", asset, **options)
+    app.register_blueprint(docs)
+
+
+def _uncached(response: Response) -> Response:
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,61 @@
+"""What the HTTP edge asks of the rest of the library."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from flask_async_jobs.config import Settings
+from flask_async_jobs.policy import JobPolicy
+from flask_async_jobs.registry import Handler, HandlerRegistry
+from flask_async_jobs.states import AnyOwner, CancelResult, JobView
+from flask_async_jobs.submission import Payload, Submission
+
+
+class JobService(Protocol):
+    """The operations on the jobs of one application."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the application."""
+        ...
+
+    @property
+    def registry(self) -> HandlerRegistry:
+        """The handlers of the application."""
+        ...
+
+    @property
+    def policy(self) -> JobPolicy:
+        """The hints for clients."""
+        ...
+
+    def submit(
+        self,
+        handler: Handler,
+        payload: Payload,
+        *,
+        idempotency_key: str | None = None,
+        owner: str = "",
+        force: bool = False,
+        run_at: datetime | None = None,
+    ) -> Submission:
+        """Answer a submission and announce a job that was created."""
+        ...
+
+    def find(self, job_id: UUID, owner: str | AnyOwner) -> JobView | None:
+        """Return a job, or None if it is unknown or another owner's."""
+        ...
+
+    def cancel(self, job_id: UUID, owner: str | AnyOwner) -> tuple[CancelResult, JobView | None]:
+        """Cancel a job and return how it stands then."""
+        ...
+
+    def owner_of_request(self) -> str | None:
+        """Return who makes the current request, or None."""
+        ...
+
+    def reader_of_request(self) -> str | AnyOwner:
+        """Return whose jobs the current request may see."""
+        ...

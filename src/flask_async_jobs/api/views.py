@@ -1,0 +1,181 @@
+"""The routes on jobs. A view's docstring is its text in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flask import Response, request
+
+from flask_async_jobs.api import replies
+from flask_async_jobs.api.boundary import answering, other_method, problem_reply, reply
+from flask_async_jobs.api.describe import EXPIRES, LOCATION, NO_STORE, RETRY_AFTER, JobsBlueprint, View
+from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, FAILURE, OPERATION, STATUS
+from flask_async_jobs.api.problems import MEDIA_TYPE, Problem, ProblemRaised
+from flask_async_jobs.api.requests import (
+    JOB_NOT_FOUND,
+    idempotency_key_of,
+    job_id_of,
+    payload_of,
+    wants_new_run,
+)
+from flask_async_jobs.api.schemas import (
+    AsyncJobAcceptedSchema,
+    AsyncJobConflictSchema,
+    AsyncJobFailureSchema,
+    AsyncJobOperationSchema,
+    AsyncJobStatusSchema,
+)
+from flask_async_jobs.api.service import JobService
+from flask_async_jobs.api.urls import JobUrls, urls_of
+from flask_async_jobs.states import CancelResult, JobStatus, JobView
+from flask_async_jobs.submission import Submission
+
+NAME = "async_jobs"
+_exactly = {"strict_slashes": False, "merge_slashes": False}
+
+
+def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
+    """Return the routes on jobs, and the view whose documentation each type's operation is made of."""
+    bp = JobsBlueprint(NAME, __name__, description="Asynchronous jobs: submit, follow, cancel.")
+    answers = answering(lambda: service.settings.retry_after_seconds)
+    submit = answers(_submission_view(bp, service))
+    bp.add_undocumented("/<type>", submit, endpoint="submit", methods=["POST"], **_exactly)
+    _add_reading(bp, service, answers)
+    _add_cancelling(bp, service, answers)
+    return bp, submit
+
+
+def accepted(service: JobService, submission: Submission) -> Response:
+    """Return the 202 to a submission."""
+    job, urls = submission.job, _urls(submission.job)
+    body = replies.accepted_body(job, submission.disposition, urls)
+    return reply(body, 202, replies.accepted_headers(job, urls, service.policy))
+
+
+def status(service: JobService, job: JobView, code: int = 200) -> Response:
+    """Return the state of a job: 200, or the problem of a failed one."""
+    headers = replies.status_headers(job, service.policy)
+    if job.status is not JobStatus.FAILED:
+        return reply(replies.status_body(job), code, headers)
+    urls = _urls(job)
+    response = problem_reply(replies.failure(job, urls), urls.status)
+    response.headers.update(headers)
+    return response
+
+
+def _urls(job: JobView) -> JobUrls:
+    urls = urls_of(job.job_id)
+    assert urls is not None, "the routes are registered, or this would not answer"
+    return urls
+
+
+def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
+    @bp.response(202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **NO_STORE})
+    @bp.problems(
+        "idempotency-key-required",
+        "invalid-idempotency-key",
+        "invalid-payload",
+        "malformed-request",
+        "unsupported-media-type",
+        "payload-too-large",
+        "idempotency-key-conflict",
+        "owner-required",
+        "storage-unavailable",
+        "internal-error",
+    )
+    def submit(type: str) -> Response:
+        handler = service.registry.get(type)
+        submission = service.submit(
+            handler,
+            payload_of(request, handler, service.settings.payload_max_bytes),
+            idempotency_key=idempotency_key_of(request),
+            owner=service.owner_of_request() or "",
+            force=wants_new_run(request),
+        )
+        return accepted(service, submission)
+
+    view: View = submit
+    return view
+
+
+def _found(service: JobService, text: str) -> JobView:
+    job = service.find(job_id_of(text), service.reader_of_request())
+    if job is None:
+        raise ProblemRaised(JOB_NOT_FOUND)
+    return job
+
+
+def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
+    def state(job_id: str) -> Response:
+        """Ask for the state of a job.
+
+        `status` is PENDING, PROCESSING, COMPLETED or CANCELLED; a FAILED job is a problem document. While the job
+        is active `Retry-After` says when to ask again, and `Expires` until when the job can be read.
+        """
+        if job_id in service.registry:
+            return other_method({"POST"})
+        return status(service, _found(service, job_id))
+
+    def documented(view: View) -> View:
+        view = bp.problems("job-not-found", "owner-required", "storage-unavailable", "internal-error")(view)
+        view = bp.alt_response(
+            422,
+            schema=AsyncJobFailureSchema,
+            content_type=MEDIA_TYPE,
+            description="The job failed",
+            example=FAILURE,
+            headers={**EXPIRES, **NO_STORE},
+        )(view)
+        headers = {**EXPIRES, **RETRY_AFTER, **NO_STORE}
+        return answers(bp.response(200, AsyncJobStatusSchema, example=STATUS, headers=headers)(view))
+
+    bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented(state))
+    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(documented(state))
+
+    @bp.route("/<job_id>/operation", methods=["GET"], **_exactly)
+    @answers
+    @bp.response(200, AsyncJobOperationSchema, example=OPERATION, headers={**RETRY_AFTER, **NO_STORE})
+    @bp.problems("job-not-found", "owner-required", "storage-unavailable", "internal-error")
+    def get_operation(job_id: str) -> Response:
+        """Ask for the state of a job in the words of stock pollers.
+
+        `status` is NotStarted, Running, Succeeded, Failed or Canceled, and the answer is 200 for each of them.
+        """
+        job = _found(service, job_id)
+        return reply(replies.operation_body(job), 200, replies.status_headers(job, service.policy))
+
+
+def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
+    def cancel(job_id: str) -> Response:
+        """Cancel a job.
+
+        The job is CANCELLED at once. Its handler is not interrupted; it sees the cancellation, and whatever it
+        reports later is refused. `effectStarted` says whether it had begun to have effects.
+        """
+        if job_id in service.registry:
+            return other_method({"POST"})
+        result, job = service.cancel(job_id_of(job_id), service.reader_of_request())
+        if job is None:
+            raise ProblemRaised(JOB_NOT_FOUND)
+        if result is CancelResult.CANCELLED:
+            return status(service, job, 202)
+        members = {"jobId": str(job.job_id), "jobStatus": job.status}
+        raise ProblemRaised(Problem("already-terminal", f"The job is {job.status} already.", members=members))
+
+    view = bp.problems("job-not-found", "owner-required", "storage-unavailable", "internal-error")(cancel)
+    view = bp.alt_response(
+        409,
+        schema=AsyncJobConflictSchema,
+        content_type=MEDIA_TYPE,
+        description="The job ended already",
+        example=CONFLICT,
+        headers=NO_STORE,
+    )(view)
+    headers = {**EXPIRES, **NO_STORE}
+    view = answers(bp.response(202, AsyncJobStatusSchema, example=CANCELLED, headers=headers)(view))
+    for rule, endpoint, method in (
+        ("/<job_id>", "cancel_job", "DELETE"),
+        ("/<job_id>/status", "cancel_job_by_status", "DELETE"),
+        ("/<job_id>/cancel", "cancel_job_by_post", "POST"),
+    ):
+        bp.route(rule, endpoint=endpoint, methods=[method], **_exactly)(view)

@@ -1,0 +1,156 @@
+"""One statement at a time on the application's database: the connection, the clock and the failures of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    Executable,
+    Function,
+    Interval,
+    Row,
+    String,
+    bindparam,
+    exc,
+    func,
+    type_coerce,
+)
+
+from flask_async_jobs.errors import ConfigurationError, StorageUnavailable
+from flask_async_jobs.models import Identifier, Instant
+
+Clock = Callable[[], datetime]
+"""A callable that gives the current instant, aware."""
+
+UPGRADE: Final = "flask async-jobs db upgrade"
+
+_log = logging.getLogger("flask_async_jobs")
+_unavailable = (
+    exc.OperationalError,
+    exc.InterfaceError,
+    exc.InternalError,
+    exc.ProgrammingError,
+    exc.TimeoutError,
+    exc.DisconnectionError,
+    exc.PendingRollbackError,
+)
+_outdated_states = {"42P01", "42703", "3F000"}
+
+
+class Database:
+    """Runs single statements, each in a transaction of its own that is committed when `run` returns.
+
+    A statement that is a whole transition needs no `BEGIN` and `COMMIT` of its own, so an autocommit connection
+    is used. Instants come from `now` and `after`: the server's clock on PostgreSQL, this process's on SQLite,
+    which *is* the database there, or the injected one on both.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        if engine.dialect.name not in ("postgresql", "sqlite"):
+            raise ConfigurationError(
+                f"the engine is for {engine.dialect.name}: use PostgreSQL ('postgresql+psycopg://…') or SQLite"
+            )
+        self.engine = engine
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock or (_system_clock if self.is_sqlite else None)
+        self._trouble: str | None = None
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether the database is in memory, so that another connection would see another one."""
+        return self.is_sqlite and self.engine.url.database in (None, "", ":memory:")
+
+    @property
+    def now(self) -> ColumnElement[datetime]:
+        """The current instant as an SQL expression."""
+        return (
+            func.statement_timestamp(type_=Instant()) if self._clock is None else bindparam("now_", type_=Instant())
+        )
+
+    def after(self, name: str) -> ColumnElement[datetime]:
+        """Return the instant `now` plus the duration that `run` is given as `durations[name]`."""
+        if self._clock is None:
+            return func.statement_timestamp(type_=Instant()) + bindparam(name, type_=Interval())
+        return bindparam(name, type_=Instant())
+
+    def later(self, a: ColumnElement[Any], b: ColumnElement[Any]) -> Function[Any]:
+        """Return the greater of two SQL expressions."""
+        return (func.max if self.is_sqlite else func.greatest)(a, b, type_=Instant())
+
+    def one_of(self, column: ColumnElement[UUID], name: str) -> ColumnElement[bool]:
+        """Return the condition that `column` is one of the identifiers that `run` is given as `spelled(…)`."""
+        kind = String() if self.is_sqlite else Identifier()
+        return type_coerce(column, kind).in_(bindparam(name, type_=kind, expanding=True))
+
+    def spelled(self, *identifiers: UUID) -> list[Any]:
+        """Return the values for `one_of`: SQLite has no UUID type, and a console may write one without dashes."""
+        if not self.is_sqlite:
+            return list(identifiers)
+        return [text for identifier in identifiers for text in (str(identifier), identifier.hex)]
+
+    def run(
+        self,
+        statement: Executable,
+        parameters: Mapping[str, Any] | None = None,
+        durations: Mapping[str, timedelta] | None = None,
+    ) -> Sequence[Row[Any]]:
+        """Execute `statement`, commit, and return its rows.
+
+        Raises:
+            StorageUnavailable: The database did not answer, or has no tables; whether a write took effect is
+                unknown. It is logged once, until the database answers again.
+        """
+        try:
+            with self._autocommit.begin() as connection:
+                rows = connection.execute(statement, self._bound(parameters, durations)).all()
+        except _unavailable as error:
+            self._report(error)
+            raise StorageUnavailable("the database cannot be asked at the moment") from error
+        if self._trouble is not None:
+            self._trouble = None
+            _log.info("the database answers again")
+        return rows
+
+    def _bound(
+        self, parameters: Mapping[str, Any] | None, durations: Mapping[str, timedelta] | None
+    ) -> dict[str, Any]:
+        bound: dict[str, Any] = dict(parameters or {})
+        if self._clock is None:
+            bound.update(durations or {})
+        else:
+            bound["now_"] = now = self._clock()
+            bound.update((name, now + duration) for name, duration in (durations or {}).items())
+        return bound
+
+    def _report(self, error: exc.SQLAlchemyError) -> None:
+        trouble = "tables" if _lacks_tables(error) else "connection"
+        if self._trouble == trouble:
+            return
+        self._trouble = trouble
+        if trouble == "tables":
+            _log.error(
+                "the tables of flask-async-jobs are missing or older than the library: run '%s' "
+                "(or 'alembic upgrade heads', if the application's migrations include the library's)",
+                UPGRADE,
+            )
+        else:
+            cause = getattr(error, "orig", None) or error
+            _log.error("the database cannot be asked: %s", str(cause).strip().split("\n", 1)[0])
+
+
+def _lacks_tables(error: exc.SQLAlchemyError) -> bool:
+    cause = getattr(error, "orig", None)
+    if getattr(cause, "sqlstate", None) in _outdated_states:
+        return True
+    return str(cause).startswith(("no such table", "no such column", "table async_jobs has no column"))
+
+
+def _system_clock() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,156 @@
+"""What a handler and a detached worker meet: the context of an attempt, and the reporter of an outcome."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from flask_async_jobs import payloads
+from flask_async_jobs.errors import AttemptLost, JobCancelled
+from flask_async_jobs.records import Claim
+from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.states import JobError, JobStatus
+
+
+class JobReporter:
+    """Reports on one job from wherever its work is done. Safe to share between threads.
+
+    Every method returns whether the report was taken. False means that the job is unknown or has ended, or that a
+    newer attempt runs it; nothing was changed then, and the worker must stop.
+
+    With an execution token only the attempt that got it can report. Without one whichever attempt runs can, which
+    is safe only for a type that never has a second attempt.
+    """
+
+    def __init__(
+        self,
+        repository: JobRepository,
+        job_id: UUID,
+        execution_token: UUID | None,
+        lease: timedelta,
+        limit: int,
+    ) -> None:
+        self._repository = repository
+        self._job_id = job_id
+        self._execution_token = execution_token
+        self._lease = lease
+        self._limit = limit
+
+    def progress(self, percent: float) -> bool:
+        """Report how much is done, 0 to 100 (cut to a whole number), and that the worker lives.
+
+        Raises:
+            ValueError: `percent` is not a number from 0 to 100.
+        """
+        if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
+            raise ValueError(f"{percent!r} is not a percentage: give a number from 0 to 100")
+        return self._repository.progress(self._job_id, self._execution_token, int(percent), self._lease)
+
+    def mark_effect_started(self) -> bool:
+        """Report that the work begins to have effects that a cancellation does not undo."""
+        return self._repository.mark_effect_started(self._job_id, self._execution_token)
+
+    def complete(self, result: Any = None) -> bool:
+        """Report that the work is done.
+
+        Args:
+            result: A small JSON value. One that cannot be stored, or is longer than `RESULT_MAX_BYTES`, makes the
+                job FAILED with the code `result-not-storable` or `result-too-large`.
+        """
+        match stored_result(result, self._limit):
+            case JobError() as error:
+                return self._repository.fail(self._job_id, self._execution_token, error) is not None
+            case text:
+                return self._repository.complete(self._job_id, self._execution_token, text) is not None
+
+    def fail(self, title: str, detail: str | None = None, code: str | None = None) -> bool:
+        """Report that the work failed. Texts longer than 256, 2,000 and 64 characters are cut.
+
+        Args:
+            title: What the client is shown; a blank one becomes `Job failed`.
+            detail: More about this occurrence.
+            code: A stable code for programs; `job-failed` if absent.
+        """
+        return (
+            self._repository.fail(self._job_id, self._execution_token, JobError.of(title, detail, code)) is not None
+        )
+
+
+class JobContext(JobReporter):
+    """One attempt of a job, as its handler sees it. Also a reporter that is fenced by the attempt's token."""
+
+    def __init__(self, repository: JobRepository, claim: Claim, payload: Any, lease: timedelta, limit: int) -> None:
+        super().__init__(repository, claim.job_id, claim.execution_token, lease, limit)
+        self._claim = claim
+        self._payload = payload
+
+    @property
+    def job_id(self) -> UUID:
+        """The id of the job."""
+        return self._claim.job_id
+
+    @property
+    def type(self) -> str:
+        """The type of the job."""
+        return self._claim.type
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def execution_token(self) -> UUID:
+        """The token that fences this attempt; a detached handler hands it to the worker."""
+        return self._claim.execution_token
+
+    @property
+    def owner(self) -> str | None:
+        """Who submitted the job, or None."""
+        return self._claim.owner or None
+
+    @property
+    def payload(self) -> Any:
+        """What the type's schema loaded from the stored JSON, or None without a schema."""
+        return self._payload
+
+    @property
+    def last_completed_at(self) -> datetime | None:
+        """When this work (type, owner and payload) last completed. Reads the database."""
+        return None if self._claim.work_key is None else self._repository.last_completed_at(self._claim.work_key)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether this attempt should stop: the job was cancelled, or is no longer this attempt's to run.
+
+        Reads the database.
+        """
+        return not self._repository.is_running(self.job_id, self.execution_token)
+
+    def raise_if_cancelled(self) -> None:
+        """Leave the handler if this attempt should stop. Reads the database.
+
+        Raises:
+            JobCancelled: The job was cancelled.
+            AttemptLost: It was recovered from this attempt, or has ended otherwise.
+        """
+        if not self.is_cancelled:
+            return
+        job = self._repository.find(self.job_id)
+        if job is not None and job.status is JobStatus.CANCELLED:
+            raise JobCancelled(f"job {self.job_id} was cancelled")
+        raise AttemptLost(f"attempt {self.attempt} of job {self.job_id} is no longer the running one")
+
+
+def stored_result(value: Any, limit: int) -> str | JobError | None:
+    """Return the JSON text to store for a handler's result, None for none, or why it cannot be stored."""
+    if value is None:
+        return None
+    try:
+        text = payloads.encode(value)
+    except (payloads.NotJson, RecursionError):
+        return JobError.of("Result cannot be stored", "The result is not a JSON value.", "result-not-storable")
+    if len(text.encode()) > limit:
+        return JobError.of("Result too large", f"The result is longer than {limit} bytes.", "result-too-large")
+    return text

@@ -1,0 +1,224 @@
+"""The library in one application: what `init_app` makes, and what a serving process starts."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from flask import Flask
+from sqlalchemy import Engine
+
+from flask_async_jobs.config import Settings
+from flask_async_jobs.database import Clock
+from flask_async_jobs.dispatcher import Dispatcher, ThreadDispatcher
+from flask_async_jobs.errors import ConfigurationError, OwnerRequired
+from flask_async_jobs.executor import Executor
+from flask_async_jobs.policy import JobPolicy
+from flask_async_jobs.recovery import Recovery
+from flask_async_jobs.registry import Handler, HandlerRegistry
+from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.scheduler import Scheduler
+from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, Disposition, JobView
+from flask_async_jobs.submission import Payload, Submission, Submissions, checked_owner
+from flask_async_jobs.wiring import handler_context
+
+OwnerLoader = Callable[[], str | None]
+RepositorySource = JobRepository | Callable[..., JobRepository]
+
+
+class Instance:
+    """One application's jobs. Everything that needs the database is made when it is first used."""
+
+    def __init__(
+        self,
+        app: Flask,
+        settings: Settings,
+        registry: HandlerRegistry,
+        policy: JobPolicy,
+        engine: Callable[[], Engine],
+        *,
+        repository: RepositorySource | None = None,
+        dispatcher: Dispatcher | None = None,
+        clock: Clock | None = None,
+        owner_loader: Callable[[], OwnerLoader | None] = lambda: None,
+    ) -> None:
+        self.app = app
+        self.settings = settings
+        self.registry = registry
+        self.policy = policy
+        self.engine = engine
+        self._repository_source = repository or JobRepository
+        self._given_dispatcher = dispatcher
+        self._clock = clock
+        self._owner_loader = owner_loader
+        self._lock = threading.Lock()
+        self._running: _Running | None = None
+
+    @functools.cached_property
+    def repository(self) -> JobRepository:
+        """The job store."""
+        if isinstance(self._repository_source, JobRepository):
+            return self._repository_source
+        return self._repository_source(self.engine(), schema=self.settings.schema, clock=self._clock)
+
+    @functools.cached_property
+    def submissions(self) -> Submissions:
+        """What answers submissions."""
+        return Submissions(self.repository, self.policy, self.settings)
+
+    @functools.cached_property
+    def recovery(self) -> Recovery:
+        """The pass over stranded jobs."""
+        return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)
+
+    # Operations (see `api.service.JobService`)
+
+    def submit(
+        self,
+        handler: Handler,
+        payload: Payload,
+        *,
+        idempotency_key: str | None = None,
+        owner: str = "",
+        force: bool = False,
+        run_at: datetime | None = None,
+    ) -> Submission:
+        """Answer a submission, and wake this process's dispatcher for a job that was created."""
+        submission = self.submissions.submit(
+            handler, payload, idempotency_key=idempotency_key, owner=owner, force=force, run_at=run_at
+        )
+        if submission.disposition is Disposition.CREATED and (dispatcher := self.dispatcher):
+            dispatcher.wake()
+        return submission
+
+    def find(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:
+        """Return a job, or None if it is unknown or another owner's."""
+        return self.repository.find(job_id, owner)
+
+    def cancel(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> tuple[CancelResult, JobView | None]:
+        """Cancel a job and return how it stands then."""
+        if job := self.repository.cancel(job_id, owner):
+            return CancelResult.CANCELLED, job
+        job = self.repository.find(job_id, owner)
+        return (CancelResult.ALREADY_TERMINAL if job else CancelResult.NOT_FOUND), job
+
+    def owner_of_request(self) -> str | None:
+        """Return who makes the current request, by the application's `owner_loader`.
+
+        Raises:
+            OwnerRequired: Nobody, and `REQUIRE_OWNER` is on.
+        """
+        load = self._owner_loader()
+        owner = load() if load else None
+        if owner is not None:
+            return checked_owner(owner)
+        if self.settings.require_owner:
+            raise OwnerRequired("this application requires to know who asks")
+        return None
+
+    def reader_of_request(self) -> str | AnyOwner:
+        """Return whose jobs the current request may see: anybody's where the application knows no owners."""
+        owner = self.owner_of_request()
+        return ANY_OWNER if self._owner_loader() is None else owner or ""
+
+    # The process
+
+    @property
+    def dispatcher(self) -> Dispatcher | None:
+        """The dispatcher that runs in this process, or None."""
+        running = self._running
+        return running.dispatcher if running and running.pid == os.getpid() else None
+
+    @property
+    def started(self) -> bool:
+        """Whether this process was started, and not a parent that it was forked from."""
+        running = self._running
+        return running is not None and running.pid == os.getpid()
+
+    def start(self) -> None:
+        """Start the dispatcher and the scheduler of this process; nothing if they run."""
+        if self.started:
+            return
+        with self._lock:
+            if self.started:
+                return
+            self.registry.fix()
+            self._running = _Running(self._new_dispatcher(), self._new_scheduler())
+            self._running.start()
+            _stop_at_exit(self)
+
+    def stop(self, timeout: timedelta | None = None) -> bool:
+        """Drain this process: no new claims, `timeout` for running handlers. Returns whether all ended."""
+        with self._lock:
+            running, self._running = self._running, None
+            if running is None or running.pid != os.getpid():
+                return True
+            return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
+
+    def _new_dispatcher(self) -> Dispatcher | None:
+        settings = self.settings
+        if not settings.processing_enabled:
+            return None
+        if self._given_dispatcher is not None:
+            return self._given_dispatcher
+        if self.repository.database.is_memory:
+            raise ConfigurationError(
+                "an SQLite database in memory belongs to one connection, and jobs run on others: "
+                "use a file, for example 'sqlite:///jobs.sqlite'"
+            )
+        executor = Executor(
+            self.registry,
+            self.repository,
+            lambda: handler_context(self.app),
+            lease=settings.processing_lease,
+            result_limit=settings.result_max_bytes,
+            expose_errors=settings.expose_errors,
+        )
+        return ThreadDispatcher(
+            self.repository,
+            self.registry.rules,
+            executor.run,
+            limit=settings.processing_concurrency_limit,
+            poll_interval=settings.processing_poll_interval,
+            lease=settings.processing_lease,
+        )
+
+    def _new_scheduler(self) -> Scheduler:
+        scheduler = Scheduler()
+        if self.settings.recovery_enabled:
+            scheduler.every(self.settings.recovery_scan_interval, "recovery", self.recovery.sweep)
+        return scheduler
+
+
+class _Running:
+    """The threads of one process."""
+
+    def __init__(self, dispatcher: Dispatcher | None, scheduler: Scheduler) -> None:
+        self.pid = os.getpid()
+        self.dispatcher = dispatcher
+        self._scheduler = scheduler
+
+    def start(self) -> None:
+        if self.dispatcher:
+            self.dispatcher.start()
+        self._scheduler.start()
+
+    def stop(self, timeout: timedelta) -> bool:
+        self._scheduler.stop()
+        return self.dispatcher.stop(timeout) if self.dispatcher else True
+
+
+def _stop_at_exit(instance: Instance) -> None:
+    reference = weakref.ref(instance)
+
+    def stop() -> None:
+        if (alive := reference()) is not None:
+            alive.stop()
+
+    atexit.register(stop)

@@ -1,0 +1,95 @@
+"""What a handler may be registered with, and the checks of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, TypedDict
+
+import marshmallow
+
+from flask_async_jobs.config import Refused, duration
+from flask_async_jobs.errors import ConfigurationError
+
+
+class HandlerKeywords(TypedDict, total=False):
+    """The options of `AsyncJobs.handler`; each is described at `HandlerOptions`."""
+
+    detached: bool
+    payload_schema: type[marshmallow.Schema] | marshmallow.Schema | None
+    freshness: timedelta | str | float | None
+    coalesce: bool | None
+    processing_timeout: timedelta | str | float | None
+    require_idempotency_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOptions:
+    """How the jobs of one type behave.
+
+    Attributes:
+        detached: The handler only starts the work; another process reports the outcome later.
+        payload_schema: A marshmallow schema; without one the type takes no payload.
+        freshness: How long a COMPLETED job answers new submissions, where `FRESHNESS_ENABLED` is on.
+        coalesce: Whether submissions join an active job of the same work; None: as `COALESCE_IN_FLIGHT` says.
+        processing_timeout: How long an attempt may be silent before it is taken for dead. Without it an attached
+            job lives as long as its process, a detached one until `RECOVERY_PROCESSING_TIMEOUT`.
+        require_idempotency_key: Whether a submission without a key is refused.
+    """
+
+    detached: bool = False
+    payload_schema: marshmallow.Schema | None = None
+    freshness: timedelta | None = None
+    coalesce: bool | None = None
+    processing_timeout: timedelta | None = None
+    require_idempotency_key: bool = False
+
+    @classmethod
+    def of(cls, type: str, options: dict[str, Any]) -> HandlerOptions:
+        """Check the options of one registration.
+
+        Raises:
+            ConfigurationError: An option is unknown, or its value makes no sense.
+        """
+        known = {field.name: _parsers[field.name] for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in options.items():
+            if name not in known:
+                raise ConfigurationError(f"{type!r}: {name!r} is not an option; the options are {', '.join(known)}")
+            try:
+                values[name] = known[name](value)
+            except Refused as refused:
+                raise ConfigurationError(f"{type!r}: {name} is {value!r}: {refused}") from None
+        return cls(**values)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Refused("expected True or False")
+    return value
+
+
+def _optional_boolean(value: Any) -> bool | None:
+    return None if value is None else _boolean(value)
+
+
+def _optional_duration(value: Any) -> timedelta | None:
+    return None if value is None else duration(value)
+
+
+def _schema(value: Any) -> marshmallow.Schema | None:
+    if isinstance(value, type) and issubclass(value, marshmallow.Schema):
+        return value()
+    if value is None or isinstance(value, marshmallow.Schema):
+        return value
+    raise Refused("expected a marshmallow schema, such as ListingSchema")
+
+
+_parsers = {
+    "detached": _boolean,
+    "payload_schema": _schema,
+    "freshness": _optional_duration,
+    "coalesce": _optional_boolean,
+    "processing_timeout": _optional_duration,
+    "require_idempotency_key": _boolean,
+}

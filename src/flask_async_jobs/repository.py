@@ -1,0 +1,224 @@
+"""The job store: one method is one transition, and one transition is one statement (see `statements`).
+
+A transition names in its `WHERE` what it requires, so the database decides and nothing is read first. A row that
+does not come back means: refused, and nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Engine, Executable
+
+from flask_async_jobs.database import Clock, Database
+from flask_async_jobs.models import jobs_table
+from flask_async_jobs.records import Claim, NewJob, Stored, TypeRules, claim_of, names, view_of
+from flask_async_jobs.statements import Statements, silences
+from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
+
+
+class JobRepository:
+    """Every read and write of jobs. Safe to share between threads; holds a connection only during a statement.
+
+    Each method raises `StorageUnavailable` when the database cannot be asked.
+
+    Args:
+        engine: PostgreSQL or SQLite.
+        schema: Where the tables stand, if not in the default schema.
+        clock: Replaces the database's clock.
+    """
+
+    def __init__(self, engine: Engine, *, schema: str | None = None, clock: Clock | None = None) -> None:
+        self.database = Database(engine, clock)
+        self.statements = Statements(self.database, jobs_table(schema))
+
+    # Submission
+
+    def insert(self, new: NewJob) -> JobView | None:
+        """Store a submission as a PENDING job.
+
+        Returns:
+            The job, or None if a unique index refused it: the idempotency key is taken, or an active job has the
+            coalescing key. Nothing is stored then.
+        """
+        rows = self.database.run(
+            self.statements.insert,
+            {
+                "id_": new.job_id,
+                "type_": new.type,
+                "owner_": new.owner,
+                "work_key_": new.work_key,
+                "fingerprint_": new.fingerprint,
+                "coalescing_key_": new.coalescing_key,
+                "idempotency_key_": new.idempotency_key,
+                "payload_": new.payload,
+                "run_at_": new.run_at,
+            },
+        )
+        return view_of(rows[0]) if rows else None
+
+    def find_by_key(self, owner: str, idempotency_key: str) -> Stored | None:
+        """Return the job that this key of this owner created."""
+        return self._stored(self.statements.by_key, {"owner_": owner, "key_": idempotency_key})
+
+    def find_fresh(self, work_key: str, window: timedelta) -> Stored | None:
+        """Return the newest COMPLETED job of this work that completed less than `window` ago."""
+        return self._stored(self.statements.fresh, {"work_": work_key}, {"since_": -window})
+
+    def find_in_flight(self, coalescing_key: str) -> Stored | None:
+        """Return the active job that holds this key."""
+        return self._stored(self.statements.in_flight, {"key_": coalescing_key})
+
+    def last_completed_at(self, work_key: str) -> datetime | None:
+        """Return when this work last completed, or None."""
+        instant: datetime | None = self.database.run(self.statements.last_completed, {"work_": work_key})[0][0]
+        return instant
+
+    def _stored(
+        self, query: Executable, parameters: dict[str, Any], durations: dict[str, timedelta] | None = None
+    ) -> Stored | None:
+        rows = self.database.run(query, parameters, durations)
+        return Stored(view_of(rows[0]), rows[0][-1]) if rows else None
+
+    # Reading
+
+    def find(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:
+        """Return the job with neither payload nor result, or None if it is unknown or another owner's."""
+        statement, parameters = self._scoped(self.statements.by_id, self.statements.by_id_and_owner, job_id, owner)
+        rows = self.database.run(statement, parameters)
+        return view_of(rows[0]) if rows else None
+
+    def result_of(self, job_id: UUID) -> str | None:
+        """Return the stored result as JSON text, or None."""
+        rows = self.database.run(self.statements.result, {"ids_": self.database.spelled(job_id)})
+        text: str | None = rows[0][0] if rows else None
+        return text
+
+    def is_running(self, job_id: UUID, execution_token: UUID) -> bool:
+        """Return whether this attempt is still the running one."""
+        return bool(self.database.run(self.statements.running, self._attempt(job_id, execution_token)))
+
+    # Claims
+
+    def claim(self, rules: Sequence[TypeRules], limit: int, lease: timedelta) -> list[Claim]:
+        """Start an attempt of up to `limit` due PENDING jobs of these types, the oldest first.
+
+        Each gets a new execution token, its attempt counted and, unless its type is detached, a lease. No two
+        callers get one job; on PostgreSQL none waits for another.
+        """
+        parameters = {
+            "types_": names(rules),
+            "detached_": [r.type for r in rules if r.detached],
+            "most_": limit,
+        }
+        rows = self.database.run(self.statements.claim, parameters, {"lease_": lease})
+        return [claim_of(row) for row in sorted(rows, key=lambda row: (row.available_at, row.created_at))]
+
+    def renew(self, claims: Collection[Claim], lease: timedelta) -> int:
+        """Prolong the leases of these attempts, but for rows that somebody has locked at the moment.
+
+        Changes neither `last_updated_at` nor `revision`. Returns how many were prolonged.
+        """
+        parameters = {
+            "ids_": self.database.spelled(*(claim.job_id for claim in claims)),
+            "tokens_": self.database.spelled(*(claim.execution_token for claim in claims)),
+        }
+        return len(self.database.run(self.statements.renew, parameters, {"lease_": lease}))
+
+    def release(self, job_id: UUID, execution_token: UUID) -> bool:
+        """Give a claim back unused: PENDING again, the attempt not counted. False: the claim was lost."""
+        return bool(self.database.run(self.statements.release, self._attempt(job_id, execution_token)))
+
+    # Reports of the running attempt
+
+    def progress(self, job_id: UUID, execution_token: UUID | None, percent: int, lease: timedelta) -> bool:
+        """Record how far the attempt is, and renew its lease if it has one.
+
+        Writes only while the attempt is the running one; without a token, while any is. False: refused.
+        """
+        statement = self.statements.progress[execution_token is not None]
+        parameters = {**self._attempt(job_id, execution_token), "percent_": percent}
+        return bool(self.database.run(statement, parameters, {"lease_": lease}))
+
+    def mark_effect_started(self, job_id: UUID, execution_token: UUID | None) -> bool:
+        """Record that the job began to have effects; the first instant stays. False: refused."""
+        statement = self.statements.effect_started[execution_token is not None]
+        return bool(self.database.run(statement, self._attempt(job_id, execution_token)))
+
+    def complete(self, job_id: UUID, execution_token: UUID | None, result: str | None = None) -> datetime | None:
+        """Record that the attempt completed.
+
+        Writes only while that attempt is the running one: a worker whose job was cancelled, or recovered and
+        claimed again, changes nothing, however late it returns.
+
+        Returns:
+            The persisted instant, or None if the claim was lost.
+        """
+        statement = self.statements.complete[execution_token is not None]
+        rows = self.database.run(statement, {**self._attempt(job_id, execution_token), "result_": result})
+        return rows[0][0] if rows else None
+
+    def fail(self, job_id: UUID, execution_token: UUID | None, error: JobError) -> datetime | None:
+        """Record that the attempt failed; fenced like `complete`."""
+        statement = self.statements.fail[execution_token is not None]
+        failure = {"title_": error.title, "detail_": error.detail, "code_": error.code}
+        rows = self.database.run(statement, {**self._attempt(job_id, execution_token), **failure})
+        return rows[0][0] if rows else None
+
+    def cancel(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:
+        """Cancel an active job, whoever runs it. None: unknown, another owner's, or already terminal."""
+        statement, parameters = self._scoped(self.statements.cancel, self.statements.cancel_owned, job_id, owner)
+        rows = self.database.run(statement, parameters)
+        return view_of(rows[0]) if rows else None
+
+    # Recovery
+
+    def stranded(
+        self,
+        rules: Sequence[TypeRules],
+        limit: int,
+        silent: timedelta,
+        waiting: timedelta,
+        mine: Collection[UUID],
+    ) -> dict[UUID, JobStatus]:
+        """Return up to `limit` zombies, and up to `limit` due jobs that have been PENDING for `waiting`.
+
+        Args:
+            rules: The types to look at; jobs of any other are left alone.
+            limit: How many of each.
+            silent: After how long without a report a job without a lease is a zombie.
+            waiting: After how long a PENDING job should have been claimed.
+            mine: The tokens of attempts that this process runs, whose lapsed leases mean nothing.
+        """
+        parameters = {"types_": names(rules), "most_": limit, "mine_": list(mine)}
+        durations = {**silences(rules, silent), "redispatch_": -waiting}
+        rows = self.database.run(self.statements.stranded(rules), parameters, durations)
+        return {row.id: JobStatus(row.status) for row in rows}
+
+    def recover(
+        self, job_ids: Collection[UUID], rules: Sequence[TypeRules], silent: timedelta, mine: Collection[UUID]
+    ) -> dict[UUID, JobStatus]:
+        """Take these jobs from their dead attempts, if they are zombies still and nobody has them locked.
+
+        PENDING again while attempts are left, otherwise FAILED. Returns the new state of those that were taken.
+        """
+        parameters = {"ids_": self.database.spelled(*job_ids), "types_": names(rules), "mine_": list(mine)}
+        rows = self.database.run(self.statements.recover(rules), parameters, silences(rules, silent))
+        return {row.id: JobStatus(row.status) for row in rows}
+
+    def _attempt(self, job_id: UUID, execution_token: UUID | None) -> dict[str, Any]:
+        parameters: dict[str, Any] = {"ids_": self.database.spelled(job_id)}
+        if execution_token is not None:
+            parameters["tokens_"] = self.database.spelled(execution_token)
+        return parameters
+
+    def _scoped(
+        self, anyone: Executable, owned: Executable, job_id: UUID, owner: str | AnyOwner
+    ) -> tuple[Executable, dict[str, Any]]:
+        parameters: dict[str, Any] = {"ids_": self.database.spelled(job_id)}
+        if isinstance(owner, AnyOwner):
+            return anyone, parameters
+        return owned, {**parameters, "owner_": owner}

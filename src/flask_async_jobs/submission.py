@@ -1,0 +1,209 @@
+"""Answering a submission: idempotency → freshness → single-flight → create, each decided by the database."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import uuid4
+
+import marshmallow
+
+from flask_async_jobs import payloads
+from flask_async_jobs.config import Settings
+from flask_async_jobs.errors import (
+    IdempotencyKeyConflict,
+    InvalidIdempotencyKey,
+    InvalidPayload,
+    PayloadTooLarge,
+    StorageUnavailable,
+)
+from flask_async_jobs.policy import JobPolicy
+from flask_async_jobs.records import NewJob, Stored
+from flask_async_jobs.registry import Handler
+from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.states import Disposition, JobView, storable
+
+OWNER_LIMIT: Final = 255
+_key = re.compile(r"[\x21-\x7e]{1,255}")
+_quoted = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
+_turns: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A payload that was accepted: its JSON text as it will be stored, and the fingerprint of its value."""
+
+    text: str | None
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """The answer to a submission: the job it stands for, and how it came by it."""
+
+    job: JobView
+    disposition: Disposition
+
+
+def read_idempotency_key(text: str) -> str:
+    """Return the key that `text` spells, bare or as a quoted string (RFC 8941 section 3.3.3).
+
+    Raises:
+        InvalidIdempotencyKey: It is not 1 to 255 visible ASCII characters.
+    """
+    key = text
+    if text.startswith('"'):
+        match = _quoted.fullmatch(text)
+        key = re.sub(r"\\(.)", r"\1", match[1]) if match else ""
+    if not _key.fullmatch(key):
+        raise InvalidIdempotencyKey("an Idempotency-Key is 1 to 255 visible ASCII characters, bare or quoted")
+    return key
+
+
+def checked_owner(owner: str | None) -> str:
+    """Return the owner as it is stored: `''` for none.
+
+    Raises:
+        ValueError: It is not text of 1 to 255 characters that every database can hold.
+    """
+    if owner is None:
+        return ""
+    if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_LIMIT or storable(owner, OWNER_LIMIT) != owner:
+        raise ValueError(f"{owner!r} is not an owner: give text of 1 to {OWNER_LIMIT} characters, without NUL")
+    return owner
+
+
+def accept_payload(handler: Handler, text: str | None, limit: int) -> Payload:
+    """Check the JSON text of a submission against the type.
+
+    Args:
+        handler: The handler of the type.
+        text: The JSON text, or None for no payload.
+        limit: The longest text in bytes of UTF-8.
+
+    Raises:
+        InvalidPayload: It is not JSON, holds text that no database stores, is given to a type that takes none, or
+            does not pass the schema (`errors` then has the messages by field).
+        PayloadTooLarge: It is longer than `limit`.
+    """
+    if text is not None and len(text.encode("utf-8", "surrogatepass")) > limit:
+        raise PayloadTooLarge(f"the payload is longer than {limit} bytes")
+    try:
+        value = payloads.parse(text or payloads.EMPTY)
+    except payloads.Unstorable as error:
+        raise InvalidPayload(f"the payload cannot be stored: {error}") from error
+    except payloads.NotJson as error:
+        raise InvalidPayload(f"the payload cannot be read: {error}", malformed=True) from error
+    schema = handler.options.payload_schema
+    if schema is None:
+        if value != {}:
+            raise InvalidPayload(f"the type {handler.type!r} takes no payload: send no body, or {{}}")
+        return Payload(None, payloads.fingerprint({}))
+    errors = _schema_errors(schema, value)
+    if errors:
+        raise InvalidPayload("the payload does not fit the type", errors)
+    return Payload(text or payloads.EMPTY, payloads.fingerprint(value))
+
+
+def _schema_errors(schema: marshmallow.Schema, value: Any) -> dict[str, Any]:
+    try:
+        schema.load(value)
+    except marshmallow.ValidationError as error:
+        return error.messages if isinstance(error.messages, dict) else {"_schema": error.messages}
+    return {}
+
+
+class Submissions:
+    """Answers submissions to one application's job store."""
+
+    def __init__(self, repository: JobRepository, policy: JobPolicy, settings: Settings) -> None:
+        self._repository = repository
+        self._policy = policy
+        self._settings = settings
+
+    def submit(
+        self,
+        handler: Handler,
+        payload: Payload,
+        *,
+        idempotency_key: str | None = None,
+        owner: str = "",
+        force: bool = False,
+        run_at: datetime | None = None,
+    ) -> Submission:
+        """Make sure that this work is done.
+
+        A key that is taken answers with the job it created; a job that completed within the freshness window
+        answers unless `force`; an active job answers where the type coalesces; otherwise a job is created. One
+        statement unless freshness applies or a unique index refuses the job.
+
+        Raises:
+            IdempotencyKeyConflict: The key was used for another type or payload.
+            InvalidIdempotencyKey: The type requires a key and there is none.
+            StorageUnavailable: The database cannot be asked. The job may exist if its commit was under way.
+        """
+        if idempotency_key is None and handler.options.require_idempotency_key:
+            raise InvalidIdempotencyKey(f"the type {handler.type!r} requires an Idempotency-Key", missing=True)
+        new = self._new_job(handler, payload, idempotency_key, owner, run_at)
+        window = None if force else self._policy.freshness_window(handler.type, handler.options.freshness)
+        if window is not None:
+            if stored := self._find_by_key(new):
+                return self._replayed(stored, new)
+            if stored := self._repository.find_fresh(new.work_key, window):
+                return Submission(stored.view, Disposition.FRESH)
+        return self._create(new)
+
+    def work_key(self, handler: Handler, owner: str, fingerprint: str) -> str:
+        """Return the key of this work: what makes two submissions the same."""
+        return payloads.digest("\0".join((handler.type, owner, fingerprint)))
+
+    def _new_job(
+        self,
+        handler: Handler,
+        payload: Payload,
+        idempotency_key: str | None,
+        owner: str,
+        run_at: datetime | None,
+    ) -> NewJob:
+        work_key = self.work_key(handler, owner, payload.fingerprint)
+        coalesce = handler.options.coalesce
+        coalesces = self._settings.coalesce_in_flight if coalesce is None else coalesce
+        return NewJob(
+            job_id=uuid4(),
+            type=handler.type,
+            owner=owner,
+            work_key=work_key,
+            fingerprint=payload.fingerprint,
+            coalescing_key=work_key if coalesces else None,
+            idempotency_key=idempotency_key,
+            payload=payload.text,
+            run_at=run_at,
+        )
+
+    def _create(self, new: NewJob) -> Submission:
+        """Insert, and ask who was first only when a unique index refused the row.
+
+        The winner may end between the two statements; then nobody is first any more, and the insert is tried again.
+        """
+        for _ in range(_turns):
+            if job := self._repository.insert(new):
+                return Submission(job, Disposition.CREATED)
+            if stored := self._find_by_key(new):
+                return self._replayed(stored, new)
+            if new.coalescing_key and (stored := self._repository.find_in_flight(new.coalescing_key)):
+                return Submission(stored.view, Disposition.COALESCED)
+        raise StorageUnavailable("the jobs of this work end faster than a submission can join one")
+
+    def _find_by_key(self, new: NewJob) -> Stored | None:
+        if new.idempotency_key is None:
+            return None
+        return self._repository.find_by_key(new.owner, new.idempotency_key)
+
+    @staticmethod
+    def _replayed(stored: Stored, new: NewJob) -> Submission:
+        fingerprint = stored.fingerprint or payloads.fingerprint({})
+        if stored.view.type != new.type or fingerprint != new.fingerprint:
+            raise IdempotencyKeyConflict("this key was used for another type or another payload; send a new key")
+        return Submission(stored.view, Disposition.REPLAYED)

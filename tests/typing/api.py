@@ -1,0 +1,1 @@
+from flask_async_jobs import AsyncJobs
