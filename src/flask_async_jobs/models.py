@@ -165,7 +165,7 @@ class Job(Base):
     id: Mapped[UUID] = mapped_column(Identifier())
     type: Mapped[str] = mapped_column(String(64))
     status: Mapped[str] = mapped_column(String(10))
-    owner: Mapped[str] = mapped_column(String(255), server_default=text("''"))
+    owner: Mapped[str] = mapped_column(String(255), server_default="")
     coalescing_key: Mapped[str | None] = mapped_column(String(64))
     work_key: Mapped[str | None] = mapped_column(String(64))
     idempotency_key: Mapped[str | None] = mapped_column(String(255))

@@ -77,7 +77,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _write(value: Any, *, canonical: bool, depth: int = 0) -> Iterator[str]:
-    if depth > DEEPEST:
+    if depth >= DEEPEST and isinstance(value, Mapping | list | tuple):
         raise NotJson(f"the value is nested deeper than {DEEPEST}")
     match value:
         case None | True | False:

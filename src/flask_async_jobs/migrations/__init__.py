@@ -8,7 +8,8 @@ from typing import Any, Final
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy.schema import CreateSchema
 
 from flask_async_jobs.models import metadata_for
 
@@ -55,6 +56,8 @@ class Migrator:
             EnvironmentContext(self._config, self._script, fn=steps) as environment,
             self._engine.begin() as connection,
         ):
+            if self._schema is not None and connection.dialect.name == "postgresql":
+                _create_missing(connection, self._schema)
             environment.configure(
                 connection=connection,
                 target_metadata=metadata_for(self._schema),
@@ -62,3 +65,9 @@ class Migrator:
                 version_table_schema=self._schema,
             )
             environment.run_migrations()
+
+
+def _create_missing(connection: Connection, schema: str) -> None:
+    """Create the schema: the version table stands in it, before any migration runs."""
+    if not inspect(connection).has_schema(schema):
+        connection.execute(CreateSchema(schema, if_not_exists=True))

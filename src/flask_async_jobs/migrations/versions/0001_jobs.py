@@ -31,7 +31,7 @@ def upgrade() -> None:
         sa.Column("id", _identifier, nullable=False),
         sa.Column("type", sa.String(64), nullable=False),
         sa.Column("status", sa.String(10), nullable=False),
-        sa.Column("owner", sa.String(255), server_default=sa.text("''"), nullable=False),
+        sa.Column("owner", sa.String(255), server_default="", nullable=False),
         sa.Column("coalescing_key", sa.String(64)),
         sa.Column("work_key", sa.String(64)),
         sa.Column("idempotency_key", sa.String(255)),
