@@ -159,7 +159,7 @@ def recover() -> None:
 def schema() -> None:
     """Print the DDL of the tables."""
     instance = _instance()
-    click.echo(ddl(instance.engine().dialect, instance.settings.schema), nl=False)
+    click.echo(ddl(instance.engine.dialect, instance.settings.schema), nl=False)
 
 
 @async_jobs_commands.group()
@@ -195,7 +195,7 @@ def location() -> None:
 
 def _migrator() -> Migrator:
     instance = _instance()
-    return Migrator(instance.engine(), instance.settings.schema)
+    return Migrator(instance.engine, instance.settings.schema)
 
 
 def _wait(instance: Instance, job: JobView, seconds: float) -> JobView:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from flask import Flask
@@ -28,6 +28,7 @@ from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, Dispositi
 from flask_async_jobs.submission import Payload, Submission, Submissions, checked_owner
 from flask_async_jobs.wiring import handler_context
 
+T = TypeVar("T")
 OwnerLoader = Callable[[], str | None]
 RepositorySource = JobRepository | Callable[..., JobRepository]
 
@@ -52,29 +53,51 @@ class Instance:
         self.settings = settings
         self.registry = registry
         self.policy = policy
-        self.engine = engine
+        self._engine_source = engine
         self._repository_source = repository or JobRepository
         self._given_dispatcher = dispatcher
         self._clock = clock
         self._owner_loader = owner_loader
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._made: dict[str, Any] = {}
         self._running: _Running | None = None
 
-    @functools.cached_property
+    @property
+    def engine(self) -> Engine:
+        """The engine, found when it is first needed."""
+        return self._once("engine", self._engine_source)
+
+    @property
     def repository(self) -> JobRepository:
         """The job store."""
-        if isinstance(self._repository_source, JobRepository):
-            return self._repository_source
-        return self._repository_source(self.engine(), schema=self.settings.schema, clock=self._clock)
+        return self._once("repository", self._new_repository)
 
-    @functools.cached_property
+    @property
     def submissions(self) -> Submissions:
         """What answers submissions."""
-        return Submissions(self.repository, self.policy, self.settings)
+        return self._once("submissions", lambda: Submissions(self.repository, self.policy, self.settings))
 
-    @functools.cached_property
+    @property
     def recovery(self) -> Recovery:
         """The pass over stranded jobs."""
+        return self._once("recovery", self._new_recovery)
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what `make` gave the first time, also when several threads ask first."""
+        try:
+            return cast(T, self._made[name])
+        except KeyError:
+            with self._lock:
+                if name not in self._made:
+                    self._made[name] = make()
+                return cast(T, self._made[name])
+
+    def _new_repository(self) -> JobRepository:
+        if isinstance(self._repository_source, JobRepository):
+            return self._repository_source
+        return self._repository_source(self.engine, schema=self.settings.schema, clock=self._clock)
+
+    def _new_recovery(self) -> Recovery:
         return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)
 
     # Operations (see `api.service.JobService`)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flask import Flask
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.orm import ORMExecuteState, Session
 
 from flask_async_jobs.config import Settings
@@ -54,7 +54,9 @@ def own_engine(url: str, handlers: int) -> Engine:
 
     On SQLite the database is in WAL mode, and a writer waits up to five seconds for another.
     """
-    engine = create_engine(url, pool_size=5, max_overflow=handlers)
+    address = make_url(url)
+    in_memory = address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:")
+    engine = create_engine(address) if in_memory else create_engine(address, pool_size=5, max_overflow=handlers)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _set_pragmas)
     return engine
