@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
+
 from tests.servers.postgres import Databases, PostgresServer, override
 
 DIALECTS = ["sqlite", "postgresql"]

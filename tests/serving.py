@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+
 from tests.servers.app_server import AppServer
 
 

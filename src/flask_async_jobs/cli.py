@@ -6,26 +6,22 @@ Exit codes: 0 done, 1 failed, cancelled or ended before, 2 usage or not found, 3
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 import click
 from flask import current_app
-from flask.cli import AppGroup
 
 from flask_async_jobs.api import replies
+from flask_async_jobs.cli_db import db
+from flask_async_jobs.cli_errors import ENDED_OTHERWISE, STILL_RUNNING, USAGE, ReportingGroup, fail
 from flask_async_jobs.ddl import ddl
-from flask_async_jobs.errors import AsyncJobsError, StorageUnavailable
 from flask_async_jobs.instance import Instance
-from flask_async_jobs.migrations import VERSIONS, Migrator
 from flask_async_jobs.states import CancelResult, JobStatus, JobView, uuid_form
 from flask_async_jobs.submission import accept_payload, checked_owner, read_idempotency_key
-
-ENDED_OTHERWISE = 1
-USAGE = 2
-STILL_RUNNING = 3
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
@@ -35,12 +31,9 @@ def _instance() -> Instance:
     return instance
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    click.echo(f"Error: {message}", err=True)
-    raise SystemExit(code)
+class JobId(click.ParamType[UUID]):
+    """The id of a job, in its 36-character form."""
 
-
-class _JobId(click.ParamType[UUID]):
     name = "id"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> UUID:
@@ -52,19 +45,8 @@ class _JobId(click.ParamType[UUID]):
         return UUID(value)
 
 
-class _Reporting(AppGroup):
-    """Ends a command with a message, not a traceback, when the library refuses something."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except StorageUnavailable as error:
-            _fail(str(error), ENDED_OTHERWISE)
-        except AsyncJobsError as error:
-            _fail(str(error), USAGE)
-
-
-async_jobs_commands = _Reporting("async-jobs", help="Asynchronous jobs: submit, follow, repair, migrate.")
+async_jobs_commands = ReportingGroup("async-jobs", help="Asynchronous jobs: submit, follow, repair, migrate.")
+async_jobs_commands.add_command(db)
 
 
 @async_jobs_commands.command()
@@ -123,13 +105,13 @@ def submit(
 
 
 @async_jobs_commands.command()
-@click.argument("job_id", metavar="ID", type=_JobId())
+@click.argument("job_id", metavar="ID", type=JobId())
 @_as_json
 def status(job_id: UUID, as_json: bool) -> None:
     """Show the state of a job."""
     job = _instance().find(job_id)
     if job is None:
-        _fail(f"there is no job {job_id}", USAGE)
+        fail(f"there is no job {job_id}", USAGE)
     if as_json:
         click.echo(json.dumps(_as_dict(job)))
         return
@@ -138,14 +120,14 @@ def status(job_id: UUID, as_json: bool) -> None:
 
 
 @async_jobs_commands.command()
-@click.argument("job_id", metavar="ID", type=_JobId())
+@click.argument("job_id", metavar="ID", type=JobId())
 def cancel(job_id: UUID) -> None:
     """Cancel a job."""
     result, job = _instance().cancel(job_id)
     if result is CancelResult.NOT_FOUND or job is None:
-        _fail(f"there is no job {job_id}", USAGE)
+        fail(f"there is no job {job_id}", USAGE)
     if result is CancelResult.ALREADY_TERMINAL:
-        _fail(f"the job is {job.status} already", ENDED_OTHERWISE)
+        fail(f"the job is {job.status} already", ENDED_OTHERWISE)
     click.echo(f"{job.job_id}  {job.status}")
 
 
@@ -162,40 +144,54 @@ def schema() -> None:
     click.echo(ddl(instance.engine.dialect, instance.settings.schema), nl=False)
 
 
-@async_jobs_commands.group()
-def db() -> None:
-    """Migrate the tables of an application that does not use Alembic itself."""
+@async_jobs_commands.command("list")
+@click.option("--type", help="Only this type.")
+@click.option("--status", type=click.Choice(list(JobStatus), case_sensitive=False), help="Only this state.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most.")
+@click.option("--after", type=JobId(), metavar="ID", help="Go on after this job.")
+@_as_json
+def list_jobs(type: str | None, status: JobStatus | None, limit: int, after: UUID | None, as_json: bool) -> None:
+    """List jobs, the newest first."""
+    jobs = _instance().repository.newest(limit, type=type, status=status, after=after)
+    if as_json:
+        click.echo(json.dumps([_as_dict(job) for job in jobs]))
+        return
+    for job in jobs:
+        click.echo(f"{job.job_id}  {job.status:10}  {replies.instant(job.created_at)}  {job.type}")
 
 
-@db.command()
-@click.argument("revision", default="head")
-def upgrade(revision: str) -> None:
-    """Go up to REVISION, the newest by default."""
-    _migrator().upgrade(revision)
-
-
-@db.command()
-@click.argument("revision", default="-1")
-def downgrade(revision: str) -> None:
-    """Go down to REVISION, by one version by default; `base` drops the tables."""
-    _migrator().downgrade(revision)
-
-
-@db.command()
-def current() -> None:
-    """Show the version of the database."""
-    click.echo(_migrator().current() or "none")
-
-
-@db.command()
-def location() -> None:
-    """Print the folder of the versions, for `version_locations`."""
-    click.echo(VERSIONS)
-
-
-def _migrator() -> Migrator:
+@async_jobs_commands.command()
+@_as_json
+def stats(as_json: bool) -> None:
+    """Count jobs by type and state. What concerns a process is about the one that runs this command."""
     instance = _instance()
-    return Migrator(instance.engine, instance.settings.schema)
+    counts = instance.repository.counts()
+    pending = [count.age.total_seconds() for count in counts if count.status == JobStatus.PENDING]
+    figures: dict[str, Any] = {
+        "jobs": [{"type": count.type, "status": count.status, "jobs": count.jobs} for count in counts],
+        "oldestPendingSeconds": round(max(pending), 3) if pending else None,
+        **instance.process_stats(),
+    }
+    if as_json:
+        click.echo(json.dumps(figures))
+        return
+    for count in counts:
+        click.echo(f"{count.type:24}  {count.status:10}  {count.jobs:>8}")
+    for name, value in list(figures.items())[1:]:
+        click.echo(f"{name}: {value}")
+
+
+@async_jobs_commands.command()
+def worker() -> None:
+    """Run handlers until SIGTERM or SIGINT, then drain: no new jobs, and SHUTDOWN_TIMEOUT for running ones."""
+    instance = _instance()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    instance.start(processing=True)
+    click.echo(f"running {', '.join(sorted(handler.type for handler in instance.registry)) or 'no types'}")
+    stop.wait()
+    instance.stop()
 
 
 def _wait(instance: Instance, job: JobView, seconds: float) -> JobView:

@@ -13,6 +13,7 @@ from flask_async_jobs.errors import ConfigurationError
 from flask_async_jobs.states import is_type_name
 
 PREFIX: Final = "ASYNC_JOBS_"
+DEFAULT_HEARTBEAT: Final = timedelta(seconds=15)
 LONGEST: Final = timedelta(days=3650)
 
 T = TypeVar("T")
@@ -133,7 +134,7 @@ class Settings:
     backpressure: str = _setting("wait", _backpressure)
     backpressure_timeout: timedelta = _setting(timedelta(seconds=5), _duration_or_zero)
     backpressure_max_waiters: int = _setting(4, _count)
-    sse_heartbeat: timedelta = _setting(timedelta(seconds=15), duration)
+    sse_heartbeat: timedelta = _setting(DEFAULT_HEARTBEAT, duration)
     sse_poll_interval: timedelta = _setting(timedelta(seconds=1), duration)
     sse_max_pending_events: int = _setting(64, _count)
     sse_max_subscribers: int = _setting(32, _count)
@@ -183,6 +184,8 @@ class Settings:
                 values[name] = parse(config[key])
             except Refused as refused:
                 raise ConfigurationError(f"{key} is {_shown(key, config[key])}: {refused}") from None
+        if "sse_heartbeat" not in values and "retention" in values:
+            values["sse_heartbeat"] = min(DEFAULT_HEARTBEAT, values["retention"])
         settings = cls(**values)
         settings._check_together()
         return settings

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Engine,
     Executable,
     Function,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     bindparam,
     exc,
     func,
+    select,
     type_coerce,
 )
 
@@ -118,6 +120,40 @@ class Database:
             _log.info("the database answers again")
         return rows
 
+    def run_locked(
+        self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
+    ) -> Sequence[Row[Any]]:
+        """Execute `statement` while no other `run_locked` with one of these locks runs, on any host.
+
+        On PostgreSQL by advisory locks of the transaction, taken in the order given; on SQLite a writing statement
+        is alone in any case.
+
+        Raises:
+            StorageUnavailable: As for `run`.
+        """
+        if self.is_sqlite:
+            return self.run(statement, parameters)
+        try:
+            with self.engine.begin() as connection:
+                return self._locked(connection, locks, statement, parameters)
+        except _unavailable as error:
+            self._report(error)
+            raise StorageUnavailable("the database cannot be asked at the moment") from error
+
+    def _locked(
+        self, connection: Connection, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
+    ) -> Sequence[Row[Any]]:
+        for lock in locks:
+            connection.execute(select(func.pg_advisory_xact_lock(lock)))
+        return connection.execute(statement, self._bound(parameters, None)).all()
+
+    def within(self, connection: Connection) -> Database:
+        """Return a database that runs its statements in the transaction of `connection`, and commits nothing.
+
+        Errors are SQLAlchemy's own there: they concern the caller's transaction, which has to decide.
+        """
+        return _Within(self, connection, self._clock)
+
     def _bound(
         self, parameters: Mapping[str, Any] | None, durations: Mapping[str, timedelta] | None
     ) -> dict[str, Any]:
@@ -143,6 +179,27 @@ class Database:
         else:
             cause = getattr(error, "orig", None) or error
             _log.error("the database cannot be asked: %s", str(cause).strip().split("\n", 1)[0])
+
+
+class _Within(Database):
+    def __init__(self, database: Database, connection: Connection, clock: Clock | None) -> None:
+        super().__init__(database.engine, clock)
+        self._connection = connection
+
+    def run(
+        self,
+        statement: Executable,
+        parameters: Mapping[str, Any] | None = None,
+        durations: Mapping[str, timedelta] | None = None,
+    ) -> Sequence[Row[Any]]:
+        return self._connection.execute(statement, self._bound(parameters, durations)).all()
+
+    def run_locked(
+        self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
+    ) -> Sequence[Row[Any]]:
+        if self.is_sqlite:
+            return self.run(statement, parameters)
+        return self._locked(self._connection, locks, statement, parameters)
 
 
 def _lacks_tables(error: exc.SQLAlchemyError) -> bool:

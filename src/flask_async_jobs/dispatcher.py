@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Collection, MutableMapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, thread
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from flask_async_jobs.errors import StorageUnavailable
+from flask_async_jobs.keeper import Keeper
 from flask_async_jobs.records import Claim, TypeRules
 from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.slots import Slots
 
 _log = logging.getLogger("flask_async_jobs")
 
@@ -39,50 +41,23 @@ class Dispatcher(Protocol):
         ...
 
 
-class Slots:
-    """The places for running handlers, and what runs in them. A place is given back on every path."""
-
-    def __init__(self, limit: int) -> None:
-        self._free = threading.BoundedSemaphore(limit)
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
-        self._claims: dict[UUID, Claim] = {}
-
-    def take(self) -> int:
-        """Take every place that is free and return how many."""
-        taken = 0
-        while taken < self._limit and self._free.acquire(blocking=False):
-            taken += 1
-        return taken
-
-    def give_back(self, count: int) -> None:
-        """Free places that were taken and not filled."""
-        if count:
-            self._free.release(count)
-
-    def fill(self, claim: Claim) -> None:
-        """Note what runs in a place that was taken."""
-        with self._lock:
-            self._claims[claim.execution_token] = claim
-
-    def clear(self, claim: Claim) -> None:
-        """Free the place of an attempt that ended."""
-        with self._lock:
-            del self._claims[claim.execution_token]
-            self._idle.notify_all()
-        self._free.release()
+@runtime_checkable
+class Bounded(Protocol):
+    """What a dispatcher has on which `BACKPRESSURE` can act."""
 
     @property
-    def claims(self) -> list[Claim]:
-        """What runs at the moment."""
-        with self._lock:
-            return list(self._claims.values())
+    def is_full(self) -> bool:
+        """Whether a handler runs in every slot."""
+        ...
 
-    def wait_until_idle(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until nothing runs; return whether that is so."""
-        with self._idle:
-            return self._idle.wait_for(lambda: not self._claims, timeout)
+    @property
+    def overdue(self) -> Collection[UUID]:
+        """The attempts whose jobs have timed out while their threads still run."""
+        ...
+
+    def wait_until_taken(self, job_id: UUID, timeout: timedelta) -> bool:
+        """Wait at most `timeout` until a slot takes this job, or is free for it."""
+        ...
 
 
 class ThreadDispatcher:
@@ -95,6 +70,9 @@ class ThreadDispatcher:
         limit: How many handlers run at once.
         poll_interval: How often to look for jobs that nobody announced.
         lease: How long a claim lasts; renewed three times in that time.
+
+    Attributes:
+        keeper: What renews the leases and ends what takes too long.
     """
 
     def __init__(
@@ -113,15 +91,15 @@ class ThreadDispatcher:
         self._poll_interval = poll_interval.total_seconds()
         self._lease = lease
         self._slots = Slots(limit)
+        self.keeper = Keeper(repository, self._slots, lease)
         self._pool = ThreadPoolExecutor(limit, thread_name_prefix="async-jobs-worker")
         self._woken = threading.Event()
         self._stopping = threading.Event()
-        self._drained = threading.Event()
         self._more = False
         self._ended = False
         self._threads = [
             threading.Thread(target=self._claim_jobs, name="async-jobs-claims", daemon=True),
-            threading.Thread(target=self._renew_leases, name="async-jobs-leases", daemon=True),
+            threading.Thread(target=self.keeper.run, name="async-jobs-leases", daemon=True),
         ]
 
     def start(self) -> None:
@@ -138,6 +116,20 @@ class ThreadDispatcher:
         """The execution tokens of the attempts that run in this process."""
         return [claim.execution_token for claim in self._slots.claims]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a handler runs in every slot."""
+        return self._slots.are_full
+
+    def wait_until_taken(self, job_id: UUID, timeout: timedelta) -> bool:
+        """Wait at most `timeout` until a slot takes this job, or is free for it."""
+        return self._slots.wait_until_taken(job_id, timeout.total_seconds())
+
+    @property
+    def overdue(self) -> Collection[UUID]:
+        """The attempts whose jobs have timed out while their threads still run."""
+        return self._slots.overdue
+
     def stop(self, timeout: timedelta) -> bool:
         """Claim no more and wait at most `timeout` for running handlers; what still runs is left to recovery."""
         deadline = time.monotonic() + timeout.total_seconds()
@@ -146,7 +138,7 @@ class ThreadDispatcher:
         if self._threads[0].is_alive():
             self._threads[0].join(max(0.0, deadline - time.monotonic()))
         finished = self._slots.wait_until_idle(max(0.0, deadline - time.monotonic()))
-        self._drained.set()
+        self.keeper.stop()
         self._pool.shutdown(wait=False)
         if not finished:
             _log.warning("%d handlers still run; their jobs are left to recovery", len(self._slots.claims))
@@ -169,10 +161,10 @@ class ThreadDispatcher:
     def claim_once(self) -> int:
         """Claim as many jobs as there are free slots, hand them to the pool, and return how many."""
         self._ended = False
+        rules = self._rules()
         free = self._slots.take()
         claims: list[Claim] = []
         try:
-            rules = self._rules()
             if free and rules and not self._stopping.is_set():
                 claims = self._repository.claim(rules, free, self._lease)
         finally:
@@ -182,8 +174,11 @@ class ThreadDispatcher:
         self._more = len(claims) == free
         if self._more and self._ended:
             self._woken.set()
+        timeouts = {rule.type: rule.timeout for rule in rules}
         for claim in claims:
-            self._slots.fill(claim)
+            self._slots.fill(claim, timeouts[claim.type])
+            if timeouts[claim.type] is not None:
+                self.keeper.look_again()
             self._hand_over(claim)
         return len(claims)
 
@@ -192,7 +187,7 @@ class ThreadDispatcher:
             future = self._pool.submit(self._run, claim)
         except RuntimeError:  # the interpreter is ending and starts no thread any more
             self._slots.clear(claim)
-            self._repository.release(claim.job_id, claim.execution_token)
+            self._repository.retry(claim.job_id, claim.execution_token, timedelta(0), counted=False)
             return
         _leave_unjoined()
         future.add_done_callback(lambda done: self._finished(claim, done))
@@ -204,22 +199,6 @@ class ThreadDispatcher:
             self._woken.set()
         if (error := done.exception()) is not None:
             _log.error("job %s: its thread failed", claim.job_id, exc_info=error)
-
-    # Leases
-
-    def _renew_leases(self) -> None:
-        while not self._drained.wait(self._lease.total_seconds() / 3):
-            try:
-                self.renew_once()
-            except StorageUnavailable:
-                continue
-            except Exception:
-                _log.exception("the leases could not be renewed; it is tried again")
-
-    def renew_once(self) -> int:
-        """Renew the leases of all running jobs in one statement; none when nothing runs."""
-        claims = self._slots.claims
-        return self._repository.renew(claims, self._lease) if claims else 0
 
 
 def _leave_unjoined() -> None:

@@ -6,19 +6,24 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
 from flask_async_jobs import payloads
-from flask_async_jobs.errors import AttemptLost, JobCancelled, JobFailed, StorageUnavailable
+from flask_async_jobs.config import LONGEST
+from flask_async_jobs.errors import AttemptLost, JobCancelled, JobFailed, RetryLater, StorageUnavailable
 from flask_async_jobs.handlers import JobContext, stored_result
+from flask_async_jobs.options import HandlerOptions
 from flask_async_jobs.records import Claim
 from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.retry import backoff_delay
+from flask_async_jobs.sessions import AnySession, commit
 from flask_async_jobs.states import JobError
 
 PROCESSING_ERROR: Final = "Processing error"
+NOT_COMMITTED: Final = JobError(PROCESSING_ERROR, None, "processing-error")
 
 _log = logging.getLogger("flask_async_jobs")
 
@@ -38,11 +43,24 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Retried:
+    """The job is to run again after `delay`; unless `counted` this attempt does not use up one."""
+
+    delay: timedelta
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
-    """There is nothing to record: the attempt no longer owns the job, or another process reports its outcome."""
+    """There is nothing to record: it was written with the handler's rows, or another process reports it."""
 
 
-Outcome = Completed | Failed | Left
+@dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """The handler wrote the completion in a transaction of its own; only the row knows whether it was committed."""
+
+
+Outcome = Completed | Failed | Retried | Left | Unconfirmed
 
 
 class Executor:
@@ -79,35 +97,58 @@ class Executor:
         self._record(claim, self._attempt(claim))
 
     def _attempt(self, claim: Claim) -> Outcome:
+        options = HandlerOptions()
         try:
             handler = self._registry.get(claim.type)
-            with self._context():
-                return self._outcome(handler, claim)
+            options = handler.options
+            return self._outcome(handler, claim)
         except BaseException as error:  # whatever a handler or a teardown raises ends this attempt, not the worker
-            return self._failure(claim, error)
+            return self._failure(claim, options, error)
 
     def _outcome(self, handler: Handler, claim: Claim) -> Outcome:
         payload = load_payload(handler, claim.payload)
         context = JobContext(self._repository, claim, payload, self._lease, self._result_limit)
-        value = handler.call(context, payload)
-        if handler.options.detached:
-            return Left()
-        match stored_result(value, self._result_limit):
-            case JobError() as error:
-                return Failed(error)
-            case text:
-                return Completed(text)
-
-    def _failure(self, claim: Claim, error: BaseException) -> Outcome:
-        match error:
-            case JobFailed():
-                return Failed(JobError.of(error.title, error.detail, error.code))
-            case JobCancelled() | AttemptLost():
-                _log.info("job %s: attempt %d stopped: %s", claim.job_id, claim.attempt, error)
+        with self._context() as session:
+            value = handler.call(context, payload)
+            if handler.options.detached:
                 return Left()
-        _log.error("job %s (%s): attempt %d raised", claim.job_id, claim.type, claim.attempt, exc_info=error)
+            result = stored_result(value, self._result_limit)
+            if isinstance(result, JobError):
+                return Failed(result)
+            if handler.options.atomic and not context.completes_in_session:
+                return self._completed_atomically(context, session, result)
+        return Unconfirmed() if context.completes_in_session else Completed(result)
+
+    def _completed_atomically(self, context: JobContext, session: AnySession, result: str | None) -> Outcome:
+        context.complete_in(session, result)
+        try:
+            commit(session)
+        except StorageUnavailable:
+            _log.exception("job %s: attempt %d is left to recovery", context.job_id, context.attempt)
+        return Left()
+
+    def _failure(self, claim: Claim, options: HandlerOptions, error: BaseException) -> Outcome:
+        if isinstance(error, RetryLater):
+            return Retried(later(error.delay), counted=False)
+        retried = isinstance(error, options.retry_on)
+        if retried and claim.attempt < options.max_attempts:
+            _log.info(
+                "job %s (%s): attempt %d is tried again", claim.job_id, claim.type, claim.attempt, exc_info=error
+            )
+            return Retried(backoff_delay(claim.attempt, options.backoff))
+        failure = self._shown(claim, error)
+        exhausted = retried and claim.attempt > 1
+        return Failed(replace(failure, code="attempts-exhausted") if exhausted else failure)
+
+    def _shown(self, claim: Claim, error: BaseException) -> JobError:
+        if isinstance(error, JobFailed):
+            return JobError.of(error.title, error.detail, error.code)
+        if isinstance(error, JobCancelled | AttemptLost):
+            _log.info("job %s: attempt %d stopped: %s", claim.job_id, claim.attempt, error)
+        else:
+            _log.error("job %s (%s): attempt %d raised", claim.job_id, claim.type, claim.attempt, exc_info=error)
         detail = repr_of(error) if self._expose_errors else None
-        return Failed(JobError.of(PROCESSING_ERROR, detail, "processing-error"))
+        return JobError.of(PROCESSING_ERROR, detail, "processing-error")
 
     # The outcome
 
@@ -130,13 +171,24 @@ class Executor:
     def _write(self, claim: Claim, outcome: Outcome) -> None:
         match outcome:
             case Completed(result):
-                written = self._repository.complete(claim.job_id, claim.execution_token, result)
+                written: object = self._repository.complete(claim.job_id, claim.execution_token, result)
             case Failed(error):
                 written = self._repository.fail(claim.job_id, claim.execution_token, error)
+            case Retried(delay, counted):
+                written = self._repository.retry(claim.job_id, claim.execution_token, delay, counted=counted)
+            case Unconfirmed():
+                self._confirm(claim)
+                return
             case Left():
                 return
-        if written is None:
+        if not written:
             _log.info("job %s: the outcome of attempt %d came too late", claim.job_id, claim.attempt)
+
+    def _confirm(self, claim: Claim) -> None:
+        """Fail the job if it still runs: its completion was rolled back with the handler's rows."""
+        if self._repository.is_running(claim.job_id, claim.execution_token):
+            _log.error("job %s: its handler completed it in a session that it did not commit", claim.job_id)
+            self._repository.fail(claim.job_id, claim.execution_token, NOT_COMMITTED)
 
     def _pauses(self) -> Iterator[float]:
         deadline = time.monotonic() + self._lease.total_seconds()
@@ -146,6 +198,11 @@ class Executor:
             if time.monotonic() >= deadline:
                 return
             pause = min(pause * 2, 2.0)
+
+
+def later(delay: object) -> timedelta:
+    """Return the delay of a `RetryLater`: none if it is negative or no duration, and at most ten years."""
+    return min(max(delay, timedelta(0)), LONGEST) if isinstance(delay, timedelta) else timedelta(0)
 
 
 def load_payload(handler: Handler, text: str | None) -> Any:

@@ -20,12 +20,14 @@ from flask_async_jobs.cli import async_jobs_commands
 from flask_async_jobs.config import Settings
 from flask_async_jobs.database import Clock
 from flask_async_jobs.dispatcher import Dispatcher
+from flask_async_jobs.engines import EngineSource, engine_source
 from flask_async_jobs.errors import ConfigurationError, InvalidPayload
 from flask_async_jobs.handlers import JobReporter
 from flask_async_jobs.instance import Instance, OwnerLoader, RepositorySource
 from flask_async_jobs.options import HandlerKeywords
 from flask_async_jobs.policy import DefaultJobPolicy, JobPolicy
 from flask_async_jobs.registry import Handler, HandlerRegistry
+from flask_async_jobs.sessions import AnySession
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, Disposition, JobStatus, JobView
 from flask_async_jobs.submission import (
     Payload,
@@ -34,7 +36,6 @@ from flask_async_jobs.submission import (
     checked_owner,
     read_idempotency_key,
 )
-from flask_async_jobs.wiring import EngineSource, engine_source
 
 EXTENSION = "async_jobs"
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -179,6 +180,7 @@ class AsyncJobs:
         owner: str | None = None,
         force: bool = False,
         run_at: datetime | None = None,
+        session: AnySession | None = None,
     ) -> SubmittedJob:
         """Make sure that this work is done: idempotency → freshness → single-flight → create. Never waits.
 
@@ -189,12 +191,17 @@ class AsyncJobs:
             owner: Who submits; 1 to 255 characters.
             force: Skip the freshness window, as `Cache-Control: no-cache` does.
             run_at: Not before this instant (aware).
+            session: A `Session` or `scoped_session` on the library's engine: the job exists if and only if its
+                transaction commits, and runs only afterwards. A key that is taken leaves the transaction usable.
 
         Raises:
             UnknownType: No handler is registered for the type.
             InvalidPayload: The type does not take this payload.
             InvalidIdempotencyKey: The key is malformed, or missing where the type requires one.
             IdempotencyKeyConflict: The key was used for other work.
+            TooManyActive: As many jobs are active as a cap allows.
+            Saturated: Every slot is taken, and `BACKPRESSURE` is `reject`.
+            ValueError: The session is on another engine, or an argument makes no sense.
             StorageUnavailable: The database cannot be asked; the job may exist if its commit was under way.
         """
         instance = _current(self)
@@ -208,25 +215,46 @@ class AsyncJobs:
             owner=checked_owner(owner),
             force=force,
             run_at=run_at,
+            session=session,
         )
         return SubmittedJob.of(submission)
 
     def accepted(self, submitted: SubmittedJob) -> Response:
-        """Return the 202 response to a submission, for a view of the application's own."""
-        return accepted(_current(self), Submission(submitted.job, submitted.disposition))
+        """Return the 202 response to a submission, for a view of the application's own.
+
+        Raises:
+            RuntimeError: The application has no routes of the library.
+        """
+        instance = _current(self)
+        if not instance.settings.web_enabled:
+            raise RuntimeError("ASYNC_JOBS_WEB_ENABLED is off: there is no status route for a response to name")
+        return accepted(instance, Submission(submitted.job, submitted.disposition))
 
     def get(self, job_id: UUID | str, *, owner: str | AnyOwner | None = ANY_OWNER) -> JobView | None:
         """Return a job with its result, or None if it is unknown or another owner's."""
         repository = _current(self).repository
-        job = repository.find(_uuid(job_id), _scope(owner))
+        known = _known(job_id)
+        job = None if known is None else repository.find(known, _scope(owner))
         if job is None or job.status is not JobStatus.COMPLETED:
             return job
         text = repository.result_of(job.job_id)
         return job if text is None else replace(job, result=payloads.parse(text))
 
-    def cancel(self, job_id: UUID | str, *, owner: str | AnyOwner | None = ANY_OWNER) -> CancelResult:
-        """Cancel an active job at once; its handler is not interrupted, but whatever it reports is refused."""
-        return _current(self).cancel(_uuid(job_id), _scope(owner))[0]
+    def cancel(
+        self,
+        job_id: UUID | str,
+        *,
+        owner: str | AnyOwner | None = ANY_OWNER,
+        session: AnySession | None = None,
+    ) -> CancelResult:
+        """Cancel an active job at once; its handler is not interrupted, but whatever it reports is refused.
+
+        With `session` the job is cancelled if and only if its transaction commits.
+        """
+        known = _known(job_id)
+        if known is None:
+            return CancelResult.NOT_FOUND
+        return _current(self).cancel(known, _scope(owner), session)[0]
 
     def reporter(self, job_id: UUID | str, execution_token: UUID | str | None = None) -> JobReporter:
         """Return what reports the outcome of a detached job.
@@ -310,7 +338,7 @@ def _start_if_serving(app: Flask, **extra: Any) -> None:
 
 
 def _check_window(settings: Settings, handler: Handler) -> None:
-    if handler.options.freshness is not None:
+    if handler.options.freshness is not None and handler.type not in settings.freshness_per_type:
         settings.check_window(f"the option freshness of {handler.type!r}", handler.options.freshness)
 
 
@@ -334,6 +362,14 @@ def _require_single_attempt(instance: Instance, job_id: UUID) -> None:
 
 def _uuid(value: UUID | str) -> UUID:
     return value if isinstance(value, UUID) else UUID(value)
+
+
+def _known(job_id: UUID | str) -> UUID | None:
+    """Return the id that a job may have, or None for text that is no UUID."""
+    try:
+        return _uuid(job_id)
+    except ValueError:
+        return None
 
 
 def _scope(owner: str | AnyOwner | None) -> str | AnyOwner:

@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from flask_async_jobs import payloads
-from flask_async_jobs.errors import AttemptLost, JobCancelled
+from flask_async_jobs.errors import AttemptLost, JobCancelled, StorageUnavailable
 from flask_async_jobs.records import Claim
 from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.sessions import AnySession, connection_of
 from flask_async_jobs.states import JobError, JobStatus
 
 
@@ -40,12 +41,17 @@ class JobReporter:
     def progress(self, percent: float) -> bool:
         """Report how much is done, 0 to 100 (cut to a whole number), and that the worker lives.
 
+        A report that the database does not take at the moment is dropped: the work is worth more than the number.
+
         Raises:
             ValueError: `percent` is not a number from 0 to 100.
         """
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
             raise ValueError(f"{percent!r} is not a percentage: give a number from 0 to 100")
-        return self._repository.progress(self._job_id, self._execution_token, int(percent), self._lease)
+        try:
+            return self._repository.progress(self._job_id, self._execution_token, int(percent), self._lease)
+        except StorageUnavailable:
+            return True
 
     def mark_effect_started(self) -> bool:
         """Report that the work begins to have effects that a cancellation does not undo."""
@@ -84,6 +90,7 @@ class JobContext(JobReporter):
         super().__init__(repository, claim.job_id, claim.execution_token, lease, limit)
         self._claim = claim
         self._payload = payload
+        self.completes_in_session = False
 
     @property
     def job_id(self) -> UUID:
@@ -115,6 +122,36 @@ class JobContext(JobReporter):
         """What the type's schema loaded from the stored JSON, or None without a schema."""
         return self._payload
 
+    def complete(self, result: Any = None, *, session: AnySession | None = None) -> bool:
+        """Record that the job is done: at once, or with `session` when its transaction commits.
+
+        In the handler's own transaction the job is COMPLETED if and only if the handler's rows are committed. A job
+        whose handler returns without committing fails.
+
+        Args:
+            result: A small JSON value; see `JobReporter.complete`.
+            session: A `Session` or `scoped_session` on the library's engine.
+
+        Raises:
+            AttemptLost: With a session: the attempt no longer is the running one; roll back.
+            ValueError: The session is on another engine, or the result cannot be stored in its transaction.
+        """
+        if session is None:
+            return super().complete(result)
+        stored = stored_result(result, self._limit)
+        if isinstance(stored, JobError):
+            raise ValueError(stored.detail)  # noqa: TRY004 - the value, not its type
+        self.complete_in(session, stored)
+        return True
+
+    def complete_in(self, session: AnySession, result: str | None) -> None:
+        """Write the completion in the transaction of `session`; `result` is JSON text. See `complete`."""
+        connection = connection_of(session, self._repository.database.engine)
+        self.completes_in_session = True
+        written = self._repository.within(connection).complete(self.job_id, self.execution_token, result)
+        if written is None:
+            raise AttemptLost(f"attempt {self.attempt} of job {self.job_id} is no longer the running one")
+
     @property
     def last_completed_at(self) -> datetime | None:
         """When this work (type, owner and payload) last completed. Reads the database."""
@@ -124,9 +161,12 @@ class JobContext(JobReporter):
     def is_cancelled(self) -> bool:
         """Whether this attempt should stop: the job was cancelled, or is no longer this attempt's to run.
 
-        Reads the database.
+        Reads the database; while that does not answer, the attempt goes on.
         """
-        return not self._repository.is_running(self.job_id, self.execution_token)
+        try:
+            return not self._repository.is_running(self.job_id, self.execution_token)
+        except StorageUnavailable:
+            return False
 
     def raise_if_cancelled(self) -> None:
         """Leave the handler if this attempt should stop. Reads the database.

@@ -15,8 +15,9 @@ from flask import Flask
 from sqlalchemy import Engine
 
 from flask_async_jobs.config import Settings
+from flask_async_jobs.contexts import handler_context, watch_sessions
 from flask_async_jobs.database import Clock
-from flask_async_jobs.dispatcher import Dispatcher, ThreadDispatcher
+from flask_async_jobs.dispatcher import Bounded, Dispatcher, ThreadDispatcher
 from flask_async_jobs.errors import ConfigurationError, OwnerRequired
 from flask_async_jobs.executor import Executor
 from flask_async_jobs.policy import JobPolicy
@@ -24,9 +25,9 @@ from flask_async_jobs.recovery import Recovery
 from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.scheduler import Scheduler
+from flask_async_jobs.sessions import AnySession, connection_of, when_ended
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, Disposition, JobView
 from flask_async_jobs.submission import Payload, Submission, Submissions, checked_owner
-from flask_async_jobs.wiring import handler_context
 
 T = TypeVar("T")
 OwnerLoader = Callable[[], str | None]
@@ -59,6 +60,7 @@ class Instance:
         self._clock = clock
         self._owner_loader = owner_loader
         self._lock = threading.RLock()
+        self._waiters = threading.BoundedSemaphore(settings.backpressure_max_waiters)
         self._made: dict[str, Any] = {}
         self._running: _Running | None = None
 
@@ -111,24 +113,71 @@ class Instance:
         owner: str = "",
         force: bool = False,
         run_at: datetime | None = None,
+        session: AnySession | None = None,
     ) -> Submission:
-        """Answer a submission, and wake this process's dispatcher for a job that was created."""
-        submission = self.submissions.submit(
-            handler, payload, idempotency_key=idempotency_key, owner=owner, force=force, run_at=run_at
+        """Answer a submission, and wake this process's dispatcher for a job that was created.
+
+        With `session` the job exists when the session's transaction commits, and nobody is woken before.
+        """
+        submissions = self.submissions
+        if session is not None:
+            bound = self.repository.within(connection_of(session, self.engine))
+            submissions = Submissions(bound, self.policy, self.settings)
+        submission = submissions.submit(
+            handler,
+            payload,
+            idempotency_key=idempotency_key,
+            owner=owner,
+            force=force,
+            run_at=run_at,
+            room=not (self.settings.backpressure == "reject" and self._is_full()),
         )
-        if submission.disposition is Disposition.CREATED and (dispatcher := self.dispatcher):
-            dispatcher.wake()
+        if submission.disposition is Disposition.CREATED:
+            if session is None:
+                self.wake()
+            else:
+                when_ended(session, self.wake)
         return submission
+
+    def wake(self) -> None:
+        """Let this process's dispatcher look for due jobs, if it has one."""
+        if dispatcher := self.dispatcher:
+            dispatcher.wake()
+
+    def hold(self, submission: Submission) -> None:
+        """Wait until a slot takes the job, where `BACKPRESSURE` is `wait`, every slot is taken and it was created.
+
+        At most `BACKPRESSURE_TIMEOUT`, and at most `BACKPRESSURE_MAX_WAITERS` callers at once; more do not wait.
+        """
+        if self.settings.backpressure != "wait" or submission.disposition is not Disposition.CREATED:
+            return
+        dispatcher = self.dispatcher
+        if not isinstance(dispatcher, Bounded) or not dispatcher.is_full:
+            return
+        if self._waiters.acquire(blocking=False):
+            try:
+                dispatcher.wait_until_taken(submission.job.job_id, self.settings.backpressure_timeout)
+            finally:
+                self._waiters.release()
+
+    def _is_full(self) -> bool:
+        dispatcher = self.dispatcher
+        return isinstance(dispatcher, Bounded) and dispatcher.is_full
 
     def find(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:
         """Return a job, or None if it is unknown or another owner's."""
         return self.repository.find(job_id, owner)
 
-    def cancel(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> tuple[CancelResult, JobView | None]:
-        """Cancel a job and return how it stands then."""
-        if job := self.repository.cancel(job_id, owner):
+    def cancel(
+        self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER, session: AnySession | None = None
+    ) -> tuple[CancelResult, JobView | None]:
+        """Cancel a job, with `session` in its transaction, and return how it stands then."""
+        repository = self.repository
+        if session is not None:
+            repository = repository.within(connection_of(session, self.engine))
+        if job := repository.cancel(job_id, owner):
             return CancelResult.CANCELLED, job
-        job = self.repository.find(job_id, owner)
+        job = repository.find(job_id, owner)
         return (CancelResult.ALREADY_TERMINAL if job else CancelResult.NOT_FOUND), job
 
     def owner_of_request(self) -> str | None:
@@ -138,9 +187,9 @@ class Instance:
             OwnerRequired: Nobody, and `REQUIRE_OWNER` is on.
         """
         load = self._owner_loader()
-        owner = load() if load else None
-        if owner is not None:
-            return checked_owner(owner)
+        owner = checked_owner(load()) if load else ""
+        if owner:
+            return owner
         if self.settings.require_owner:
             raise OwnerRequired("this application requires to know who asks")
         return None
@@ -164,15 +213,31 @@ class Instance:
         running = self._running
         return running is not None and running.pid == os.getpid()
 
-    def start(self) -> None:
-        """Start the dispatcher and the scheduler of this process; nothing if they run."""
+    def process_stats(self) -> dict[str, int]:
+        """Return the slots of this process and how many are taken, and what happened to its attempts."""
+        dispatcher = self.dispatcher
+        return {
+            "slots": self.settings.processing_concurrency_limit if dispatcher else 0,
+            "running": len(dispatcher.running) if dispatcher else 0,
+            "attemptsLost": self.repository.refused.value,
+            "overdueThreads": len(dispatcher.overdue) if isinstance(dispatcher, Bounded) else 0,
+        }
+
+    def start(self, *, processing: bool | None = None) -> None:
+        """Start the dispatcher and the scheduler of this process; nothing if they run.
+
+        Args:
+            processing: Whether to run handlers, if not as `PROCESSING_ENABLED` says.
+        """
         if self.started:
             return
         with self._lock:
             if self.started:
                 return
             self.registry.fix()
-            self._running = _Running(self._new_dispatcher(), self._new_scheduler())
+            self._check_handlers()
+            watch_sessions(self.app)
+            self._running = _Running(self._new_dispatcher(processing), self._new_scheduler())
             self._running.start()
             _stop_at_exit(self)
 
@@ -184,9 +249,14 @@ class Instance:
                 return True
             return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
 
-    def _new_dispatcher(self) -> Dispatcher | None:
+    def _check_handlers(self) -> None:
+        atomic = [handler.type for handler in self.registry if handler.options.atomic]
+        if atomic and "sqlalchemy" not in self.app.extensions:
+            raise ConfigurationError(f"{atomic[0]!r} is atomic, and there is no db.session: use Flask-SQLAlchemy")
+
+    def _new_dispatcher(self, processing: bool | None) -> Dispatcher | None:
         settings = self.settings
-        if not settings.processing_enabled:
+        if not (settings.processing_enabled if processing is None else processing):
             return None
         if self._given_dispatcher is not None:
             return self._given_dispatcher

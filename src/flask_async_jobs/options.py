@@ -21,6 +21,12 @@ class HandlerKeywords(TypedDict, total=False):
     coalesce: bool | None
     processing_timeout: timedelta | str | float | None
     require_idempotency_key: bool
+    max_attempts: int
+    retry_on: type[BaseException] | tuple[type[BaseException], ...]
+    backoff: timedelta | str | float
+    timeout: timedelta | str | float | None
+    atomic: bool
+    max_active: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,13 @@ class HandlerOptions:
         processing_timeout: How long an attempt may be silent before it is taken for dead. Without it an attached
             job lives as long as its process, a detached one until `RECOVERY_PROCESSING_TIMEOUT`.
         require_idempotency_key: Whether a submission without a key is refused.
+        max_attempts: How often a job may be started, after a failure in `retry_on` or after its process died.
+        retry_on: The exceptions after which a job is tried again; any other fails it at once.
+        backoff: The delay before the second attempt; it doubles with each, up to an hour, with some jitter.
+        timeout: How long one attempt may take; then the job fails, though its thread goes on to its end.
+        atomic: Whether the completion is written in the transaction of the handler's `db.session`, and committed
+            with it: the job is COMPLETED if and only if what the handler wrote is there.
+        max_active: How many jobs of the type may be active at once; a submission beyond is refused.
     """
 
     detached: bool = False
@@ -43,6 +56,12 @@ class HandlerOptions:
     coalesce: bool | None = None
     processing_timeout: timedelta | None = None
     require_idempotency_key: bool = False
+    max_attempts: int = 1
+    retry_on: tuple[type[BaseException], ...] = ()
+    backoff: timedelta = timedelta(seconds=10)
+    timeout: timedelta | None = None
+    atomic: bool = False
+    max_active: int | None = None
 
     @classmethod
     def of(cls, type: str, options: dict[str, Any]) -> HandlerOptions:
@@ -60,7 +79,12 @@ class HandlerOptions:
                 values[name] = known[name](value)
             except Refused as refused:
                 raise ConfigurationError(f"{type!r}: {name} is {value!r}: {refused}") from None
-        return cls(**values)
+        checked = cls(**values)
+        if checked.atomic and checked.detached:
+            raise ConfigurationError(
+                f"{type!r}: atomic and detached exclude each other; another process completes it"
+            )
+        return checked
 
 
 def _boolean(value: Any) -> bool:
@@ -75,6 +99,23 @@ def _optional_boolean(value: Any) -> bool | None:
 
 def _optional_duration(value: Any) -> timedelta | None:
     return None if value is None else duration(value)
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 2**31 - 1:
+        raise Refused("expected a whole number of at least 1, such as 3")
+    return value
+
+
+def _optional_count(value: Any) -> int | None:
+    return None if value is None else _count(value)
+
+
+def _exceptions(value: Any) -> tuple[type[BaseException], ...]:
+    classes = value if isinstance(value, tuple | list) else (value,)
+    if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
+        raise Refused("expected exception classes, such as (ConnectionError, TimeoutError)")
+    return tuple(classes)
 
 
 def _schema(value: Any) -> marshmallow.Schema | None:
@@ -92,4 +133,10 @@ _parsers = {
     "coalesce": _optional_boolean,
     "processing_timeout": _optional_duration,
     "require_idempotency_key": _boolean,
+    "max_attempts": _count,
+    "retry_on": _exceptions,
+    "backoff": duration,
+    "timeout": _optional_duration,
+    "atomic": _boolean,
+    "max_active": _optional_count,
 }

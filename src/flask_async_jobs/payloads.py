@@ -72,6 +72,11 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def number(text: str) -> int:
+    """Return a signed 64-bit number that stands for `text`, for advisory locks."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], signed=True)
+
+
 def _refuse_constant(name: str) -> Any:
     raise NotJson(f"{name} is not JSON")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -57,6 +58,38 @@ class TypeRules:
     detached: bool = False
     max_attempts: int = 1
     processing_timeout: timedelta | None = None
+    timeout: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """At most `most` active jobs: of one type, of one owner, or (`scope` is `total`) of all."""
+
+    scope: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many jobs there are of a type in a state, and how old the oldest of them is."""
+
+    type: str
+    status: str
+    jobs: int
+    age: timedelta
+
+
+class Tally:
+    """A count that several threads add to."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.value = 0
+
+    def add(self) -> None:
+        """Count one more."""
+        with self._lock:
+            self.value += 1
 
 
 _viewed: Final = [

@@ -31,7 +31,10 @@ class Handler:
     @property
     def rules(self) -> TypeRules:
         """What the statements of the job store have to know of this type."""
-        return TypeRules(self.type, self.options.detached, 1, self.options.processing_timeout)
+        options = self.options
+        return TypeRules(
+            self.type, options.detached, options.max_attempts, options.processing_timeout, options.timeout
+        )
 
 
 class HandlerRegistry:
@@ -98,7 +101,7 @@ class HandlerRegistry:
 def _arity(type: str, function: HandlerFunction) -> int:
     if not callable(function):
         raise ConfigurationError(f"{type!r}: {function!r} cannot be called; give a function")
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+    if _is_asynchronous(function) or _is_asynchronous(type(function).__call__):  # type: ignore[operator]
         raise ConfigurationError(f"{type!r}: {_name(function)} is asynchronous; a handler is a plain callable")
     try:
         signature = inspect.signature(function)
@@ -113,6 +116,10 @@ def _arity(type: str, function: HandlerFunction) -> int:
     raise ConfigurationError(
         f"{type!r}: {_name(function)}{signature} cannot be called as (), (ctx) or (ctx, payload)"
     )
+
+
+def _is_asynchronous(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def _name(function: HandlerFunction) -> str:

@@ -7,15 +7,17 @@ does not come back means: refused, and nothing was changed.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from copy import copy
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
-from sqlalchemy import Engine, Executable
+from sqlalchemy import Connection, Engine, Executable, Row
 
+from flask_async_jobs import payloads
 from flask_async_jobs.database import Clock, Database
 from flask_async_jobs.models import jobs_table
-from flask_async_jobs.records import Claim, NewJob, Stored, TypeRules, claim_of, names, view_of
+from flask_async_jobs.records import Cap, Claim, Count, NewJob, Stored, Tally, TypeRules, claim_of, names, view_of
 from flask_async_jobs.statements import Statements, silences
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
 
@@ -29,36 +31,66 @@ class JobRepository:
         engine: PostgreSQL or SQLite.
         schema: Where the tables stand, if not in the default schema.
         clock: Replaces the database's clock.
+
+    Attributes:
+        refused: How many writes of attempts were refused, because the attempt no longer was the running one.
     """
 
     def __init__(self, engine: Engine, *, schema: str | None = None, clock: Clock | None = None) -> None:
         self.database = Database(engine, clock)
         self.statements = Statements(self.database, jobs_table(schema))
+        self._capped: dict[tuple[str, ...], Any] = {}
+        self._schema = schema
+        self.refused = Tally()
+
+    def within(self, connection: Connection) -> Self:
+        """Return this repository in the transaction of `connection`.
+
+        It commits nothing, and the errors of its methods are SQLAlchemy's own.
+        """
+        bound = copy(self)
+        bound.database = self.database.within(connection)
+        return bound
 
     # Submission
 
-    def insert(self, new: NewJob) -> JobView | None:
+    def insert(self, new: NewJob, caps: Sequence[Cap] = ()) -> JobView | None:
         """Store a submission as a PENDING job.
 
+        Args:
+            new: The submission.
+            caps: How many jobs may be active; exact, however many submissions there are at once.
+
         Returns:
-            The job, or None if a unique index refused it: the idempotency key is taken, or an active job has the
-            coalescing key. Nothing is stored then.
+            The job, or None if it was refused: the idempotency key is taken, an active job has the coalescing key,
+            or a cap is reached. Nothing is stored then.
         """
-        rows = self.database.run(
-            self.statements.insert,
-            {
-                "id_": new.job_id,
-                "type_": new.type,
-                "owner_": new.owner,
-                "work_key_": new.work_key,
-                "fingerprint_": new.fingerprint,
-                "coalescing_key_": new.coalescing_key,
-                "idempotency_key_": new.idempotency_key,
-                "payload_": new.payload,
-                "run_at_": new.run_at,
-            },
-        )
+        parameters = {
+            "id_": new.job_id,
+            "type_": new.type,
+            "owner_": new.owner,
+            "work_key_": new.work_key,
+            "fingerprint_": new.fingerprint,
+            "coalescing_key_": new.coalescing_key,
+            "idempotency_key_": new.idempotency_key,
+            "payload_": new.payload,
+            "run_at_": new.run_at,
+        }
+        if caps:
+            rows = self._insert_capped(new, caps, parameters)
+        else:
+            rows = self.database.run(self.statements.insert, parameters)
         return view_of(rows[0]) if rows else None
+
+    def _insert_capped(self, new: NewJob, caps: Sequence[Cap], parameters: dict[str, Any]) -> Sequence[Row[Any]]:
+        """Count and insert under a lock for each scope; always in the same order, so that none waits in a ring."""
+        scopes = tuple(cap.scope for cap in caps)
+        if scopes not in self._capped:
+            self._capped[scopes] = self.statements.capped_insert(caps)
+        names = {"type": new.type, "owner": new.owner, "total": ""}
+        locks = [payloads.number("\0".join((self._schema or "", scope, names[scope]))) for scope in scopes]
+        limits = {f"most_{cap.scope}_": cap.most for cap in caps}
+        return self.database.run_locked(locks, self._capped[scopes], {**parameters, **limits})
 
     def find_by_key(self, owner: str, idempotency_key: str) -> Stored | None:
         """Return the job that this key of this owner created."""
@@ -101,6 +133,23 @@ class JobRepository:
         """Return whether this attempt is still the running one."""
         return bool(self.database.run(self.statements.running, self._attempt(job_id, execution_token)))
 
+    def newest(
+        self, limit: int, *, type: str | None = None, status: JobStatus | None = None, after: UUID | None = None
+    ) -> list[JobView]:
+        """Return up to `limit` jobs, the newest first, those that are older than the job `after`."""
+        parameters: dict[str, Any] = {"most_": limit}
+        if type is not None:
+            parameters["type_"] = type
+        if after is not None:
+            parameters["ids_"] = self.database.spelled(after)
+        rows = self.database.run(self.statements.listing(type, status, after), parameters)
+        return [view_of(row) for row in rows]
+
+    def counts(self) -> list[Count]:
+        """Return how many jobs there are of each type and status. Reads the whole table."""
+        rows: Sequence[Sequence[Any]] = self.database.run(self.statements.counts())
+        return [Count(type, status, jobs, now - oldest) for type, status, jobs, oldest, now in rows]
+
     # Claims
 
     def claim(self, rules: Sequence[TypeRules], limit: int, lease: timedelta) -> list[Claim]:
@@ -128,9 +177,21 @@ class JobRepository:
         }
         return len(self.database.run(self.statements.renew, parameters, {"lease_": lease}))
 
-    def release(self, job_id: UUID, execution_token: UUID) -> bool:
-        """Give a claim back unused: PENDING again, the attempt not counted. False: the claim was lost."""
-        return bool(self.database.run(self.statements.release, self._attempt(job_id, execution_token)))
+    def retry(self, job_id: UUID, execution_token: UUID, delay: timedelta, *, counted: bool = True) -> bool:
+        """End the running attempt and make its job due again after `delay`. False: the claim was lost.
+
+        The job is PENDING and holds its single-flight place. Unless `counted` the attempt does not use up one.
+        """
+        parameters = {**self._attempt(job_id, execution_token), "uncounted_": 0 if counted else 1}
+        return bool(self._fenced(self.statements.retry, parameters, {"delay_": delay}))
+
+    def _fenced(
+        self, statement: Executable, parameters: dict[str, Any], durations: dict[str, timedelta] | None = None
+    ) -> Sequence[Row[Any]]:
+        rows = self.database.run(statement, parameters, durations)
+        if not rows:
+            self.refused.add()
+        return rows
 
     # Reports of the running attempt
 
@@ -141,12 +202,12 @@ class JobRepository:
         """
         statement = self.statements.progress[execution_token is not None]
         parameters = {**self._attempt(job_id, execution_token), "percent_": percent}
-        return bool(self.database.run(statement, parameters, {"lease_": lease}))
+        return bool(self._fenced(statement, parameters, {"lease_": lease}))
 
     def mark_effect_started(self, job_id: UUID, execution_token: UUID | None) -> bool:
         """Record that the job began to have effects; the first instant stays. False: refused."""
         statement = self.statements.effect_started[execution_token is not None]
-        return bool(self.database.run(statement, self._attempt(job_id, execution_token)))
+        return bool(self._fenced(statement, self._attempt(job_id, execution_token)))
 
     def complete(self, job_id: UUID, execution_token: UUID | None, result: str | None = None) -> datetime | None:
         """Record that the attempt completed.
@@ -158,14 +219,14 @@ class JobRepository:
             The persisted instant, or None if the claim was lost.
         """
         statement = self.statements.complete[execution_token is not None]
-        rows = self.database.run(statement, {**self._attempt(job_id, execution_token), "result_": result})
+        rows = self._fenced(statement, {**self._attempt(job_id, execution_token), "result_": result})
         return rows[0][0] if rows else None
 
     def fail(self, job_id: UUID, execution_token: UUID | None, error: JobError) -> datetime | None:
         """Record that the attempt failed; fenced like `complete`."""
         statement = self.statements.fail[execution_token is not None]
         failure = {"title_": error.title, "detail_": error.detail, "code_": error.code}
-        rows = self.database.run(statement, {**self._attempt(job_id, execution_token), **failure})
+        rows = self._fenced(statement, {**self._attempt(job_id, execution_token), **failure})
         return rows[0][0] if rows else None
 
     def cancel(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from sqlalchemy import (
     CTE,
     ColumnElement,
+    Integer,
     Select,
     String,
     Table,
@@ -25,6 +27,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
     update,
 )
@@ -34,7 +37,8 @@ from sqlalchemy.sql.dml import ReturningUpdate, Update
 from flask_async_jobs.database import Database
 from flask_async_jobs.expressions import random_identifier
 from flask_async_jobs.models import Instant
-from flask_async_jobs.records import TypeRules, names, view_columns
+from flask_async_jobs.records import Cap, TypeRules, names, view_columns
+from flask_async_jobs.states import JobStatus
 
 PENDING: Final[ColumnElement[str]] = literal_column("'PENDING'")
 PROCESSING: Final[ColumnElement[str]] = literal_column("'PROCESSING'")
@@ -78,8 +82,11 @@ class Statements:
         self.running = select(jobs.c.id).where(self.has_id, *self._owned(fenced=True))
         self.claim = self._claim()
         self.renew = self._renew()
-        self.release = self._write(
-            *self._owned(fenced=True), **self._unclaimed(), attempt=jobs.c.attempt - 1
+        self.retry = self._write(
+            *self._owned(fenced=True),
+            **self._unclaimed(),
+            attempt=jobs.c.attempt - bindparam("uncounted_", type_=Integer()),
+            available_at=database.after("delay_"),
         ).returning(jobs.c.id)
         self.progress = self._report(
             percent_complete=bindparam("percent_"),
@@ -100,32 +107,60 @@ class Statements:
         )
         self.cancel_owned = self.cancel.where(jobs.c.owner == bindparam("owner_"))
 
-    def _insert(self) -> Any:
-        columns = [
-            "id",
-            "type",
-            "owner",
-            "work_key",
-            "fingerprint",
-            "coalescing_key",
-            "idempotency_key",
-            "payload",
-        ]
-        dialect = sqlite if self._database.is_sqlite else postgresql
+    def listing(self, type: str | None, status: str | None, after: UUID | None) -> Select[Any]:
+        """Return the query for jobs, the newest first, that come after the job `after`."""
+        jobs = self._columns
+        query = select(*self.view).order_by(jobs.created_at.desc(), jobs.id.desc()).limit(bindparam("most_"))
+        if type is not None:
+            query = query.where(jobs.type == bindparam("type_"))
+        if status is not None:
+            query = query.where(jobs.status == literal_column(f"'{JobStatus(status)}'"))
+        if after is not None:
+            last = select(jobs.created_at, jobs.id).where(self.has_id).subquery()
+            older = or_(
+                jobs.created_at < last.c.created_at,
+                and_(jobs.created_at == last.c.created_at, jobs.id < last.c.id),
+            )
+            query = query.join_from(self._jobs, last, older)
+        return query
+
+    def counts(self) -> Select[Any]:
+        """Return the query for how many jobs there are of each type and status, and the oldest of them."""
+        jobs = self._columns
+        return (
+            select(
+                jobs.type, jobs.status, func.count(), func.min(jobs.created_at, type_=Instant()), self._database.now
+            )
+            .group_by(jobs.type, jobs.status)
+            .order_by(jobs.type, jobs.status)
+        )
+
+    def capped_insert(self, caps: Sequence[Cap]) -> Any:
+        """Return the insert that stores nothing when as many jobs are active as a cap allows."""
+        active = self._columns.status.in_([PENDING, PROCESSING])
+        scopes = {
+            "type": self._columns.type == bindparam("type_"),
+            "owner": self._columns.owner == bindparam("owner_"),
+            "total": true(),
+        }
+        counts = (select(func.count()).select_from(self._jobs).where(active, scopes[c.scope]) for c in caps)
+        where = [n.scalar_subquery() < bindparam(f"most_{c.scope}_") for n, c in zip(counts, caps, strict=True)]
+        return self._insert(*where)
+
+    def _insert(self, *where: ColumnElement[bool]) -> Any:
+        columns = ["id", "type", "owner", "work_key", "fingerprint", "coalescing_key", "idempotency_key", "payload"]
         now = self._database.now
         values: dict[str, Any] = {name: bindparam(f"{name}_", type_=self._columns[name].type) for name in columns}
-        return (
-            dialect.insert(self._jobs)
-            .values(
-                **values,
-                status=PENDING,
-                created_at=now,
-                last_updated_at=now,
-                available_at=func.coalesce(bindparam("run_at_", type_=Instant()), now),
-            )
-            .on_conflict_do_nothing()
-            .returning(*self.view)
+        values["status"] = PENDING
+        values["created_at"] = values["last_updated_at"] = now
+        values["available_at"] = func.coalesce(bindparam("run_at_", type_=Instant()), now)
+        insert = (sqlite if self._database.is_sqlite else postgresql).insert(self._jobs)
+        stored = (
+            insert.from_select(list(values), select(*values.values()).where(*where))
+            if where
+            else insert.values(**values)
         )
+        return stored.on_conflict_do_nothing().returning(*self.view)
 
     def _stored(self, *where: ColumnElement[bool]) -> Select[Any]:
         return select(*self.view, self._columns.fingerprint).where(*where)

@@ -17,10 +17,12 @@ from flask_async_jobs.errors import (
     InvalidIdempotencyKey,
     InvalidPayload,
     PayloadTooLarge,
+    Saturated,
     StorageUnavailable,
+    TooManyActive,
 )
 from flask_async_jobs.policy import JobPolicy
-from flask_async_jobs.records import NewJob, Stored
+from flask_async_jobs.records import Cap, NewJob, Stored
 from flask_async_jobs.registry import Handler
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.states import Disposition, JobView, storable
@@ -63,14 +65,14 @@ def read_idempotency_key(text: str) -> str:
 
 
 def checked_owner(owner: str | None) -> str:
-    """Return the owner as it is stored: `''` for none.
+    """Return the owner as it is stored: `''` for none, which None and empty text are.
 
     Raises:
         ValueError: It is not text of 1 to 255 characters that every database can hold.
     """
-    if owner is None:
+    if owner is None or owner == "":
         return ""
-    if not isinstance(owner, str) or not 1 <= len(owner) <= OWNER_LIMIT or storable(owner, OWNER_LIMIT) != owner:
+    if not isinstance(owner, str) or len(owner) > OWNER_LIMIT or storable(owner, OWNER_LIMIT) != owner:
         raise ValueError(f"{owner!r} is not an owner: give text of 1 to {OWNER_LIMIT} characters, without NUL")
     return owner
 
@@ -132,14 +134,26 @@ class Submissions:
         owner: str = "",
         force: bool = False,
         run_at: datetime | None = None,
+        room: bool = True,
     ) -> Submission:
         """Make sure that this work is done.
 
         A key that is taken answers with the job it created; a job that completed within the freshness window
         answers unless `force`; an active job answers where the type coalesces; otherwise a job is created. One
-        statement unless freshness applies or a unique index refuses the job.
+        statement unless freshness or a cap applies or a unique index refuses the job.
+
+        Args:
+            handler: The handler of the type.
+            payload: What `accept_payload` returned.
+            idempotency_key: What `read_idempotency_key` returned.
+            owner: Who submits.
+            force: Skip the freshness window.
+            run_at: Not before this instant.
+            room: Whether a job may be created at all; an answer from another job is given all the same.
 
         Raises:
+            Saturated: A job would have to be created, and there is no room.
+            TooManyActive: As many jobs are active as a cap allows.
             IdempotencyKeyConflict: The key was used for another type or payload.
             InvalidIdempotencyKey: The type requires a key and there is none.
             StorageUnavailable: The database cannot be asked. The job may exist if its commit was under way.
@@ -148,12 +162,15 @@ class Submissions:
             raise InvalidIdempotencyKey(f"the type {handler.type!r} requires an Idempotency-Key", missing=True)
         new = self._new_job(handler, payload, idempotency_key, owner, run_at)
         window = None if force else self._policy.freshness_window(handler.type, handler.options.freshness)
-        if window is not None:
-            if stored := self._find_by_key(new):
-                return self._replayed(stored, new)
-            if stored := self._repository.find_fresh(new.work_key, window):
-                return Submission(stored.view, Disposition.FRESH)
-        return self._create(new)
+        if (window is not None or not room) and (stored := self._find_by_key(new)):
+            return self._replayed(stored, new)
+        if window is not None and (stored := self._repository.find_fresh(new.work_key, window)):
+            return Submission(stored.view, Disposition.FRESH)
+        if room:
+            return self._create(new, self._caps(handler))
+        if stored := self._find_in_flight(new):
+            return Submission(stored.view, Disposition.COALESCED)
+        raise Saturated("every slot is taken; nothing was stored")
 
     def work_key(self, handler: Handler, owner: str, fingerprint: str) -> str:
         """Return the key of this work: what makes two submissions the same."""
@@ -182,19 +199,34 @@ class Submissions:
             run_at=run_at,
         )
 
-    def _create(self, new: NewJob) -> Submission:
-        """Insert, and ask who was first only when a unique index refused the row.
+    def _caps(self, handler: Handler) -> list[Cap]:
+        limits = {
+            "total": self._settings.max_active,
+            "type": handler.options.max_active,
+            "owner": self._settings.max_active_per_owner,
+        }
+        return [Cap(scope, most) for scope, most in limits.items() if most is not None]
+
+    def _create(self, new: NewJob, caps: list[Cap]) -> Submission:
+        """Insert, and ask who was first only when the row was refused.
 
         The winner may end between the two statements; then nobody is first any more, and the insert is tried again.
         """
-        for _ in range(_turns):
-            if job := self._repository.insert(new):
+        for turn in range(_turns):
+            if job := self._repository.insert(new, caps):
                 return Submission(job, Disposition.CREATED)
             if stored := self._find_by_key(new):
                 return self._replayed(stored, new)
-            if new.coalescing_key and (stored := self._repository.find_in_flight(new.coalescing_key)):
+            if stored := self._find_in_flight(new):
                 return Submission(stored.view, Disposition.COALESCED)
+            if caps and turn:
+                raise TooManyActive("as many jobs are active as are allowed at once")
         raise StorageUnavailable("the jobs of this work end faster than a submission can join one")
+
+    def _find_in_flight(self, new: NewJob) -> Stored | None:
+        if new.coalescing_key is None:
+            return None
+        return self._repository.find_in_flight(new.coalescing_key)
 
     def _find_by_key(self, new: NewJob) -> Stored | None:
         if new.idempotency_key is None:

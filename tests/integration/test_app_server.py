@@ -3,6 +3,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from tests.serving import Serve
 from tests.waiting import wait_until
 

@@ -4,12 +4,12 @@ import threading
 
 import pytest
 from sqlalchemy import event
+
+from flask_async_jobs import AsyncJobs, JobStatus
 from tests.integration.counting import counted
 from tests.integration.processes import application, running
 from tests.integration.stores import count, new_job
 from tests.waiting import wait_until
-
-from flask_async_jobs import AsyncJobs, JobStatus
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_renewal_is_one_statement_however_many_jobs_run(jobs, engine):
         dispatcher = app.extensions["async_jobs"].dispatcher
         wait_until(lambda: len(dispatcher.running) == 10)
         with counted(engine) as statements:
-            assert dispatcher.renew_once() == 10
+            assert dispatcher.keeper.renew_once() == 10
         renewals = [s for s in statements if "SET lease_expires_at" in s]
         gate.set()
     assert len(renewals) == 1

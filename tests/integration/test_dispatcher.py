@@ -4,11 +4,11 @@ import threading
 from datetime import timedelta
 
 import pytest
+
+from flask_async_jobs import AsyncJobs, ConfigurationError, JobRepository, JobStatus
 from tests.integration.processes import application, running
 from tests.integration.stores import new_job
 from tests.waiting import wait_until
-
-from flask_async_jobs import AsyncJobs, ConfigurationError, JobRepository, JobStatus
 
 
 @pytest.fixture

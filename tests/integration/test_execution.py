@@ -4,11 +4,11 @@ import threading
 from datetime import timedelta
 
 import pytest
+
+from flask_async_jobs import AsyncJobs, CancelResult, JobFailed, JobStatus
 from tests.integration.processes import running
 from tests.integration.stores import back_date, row
 from tests.waiting import wait_until
-
-from flask_async_jobs import AsyncJobs, CancelResult, JobFailed, JobStatus
 
 
 @pytest.fixture

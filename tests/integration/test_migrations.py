@@ -2,13 +2,13 @@
 
 import pytest
 from sqlalchemy import inspect, text
-from tests.integration.catalogue import catalogue
-from tests.integration.projects import Project, consumer_metadata, project_engine
 
 from flask_async_jobs import AsyncJobs
 from flask_async_jobs.ddl import ddl
 from flask_async_jobs.migrations import Migrator
 from flask_async_jobs.models import metadata_for
+from tests.integration.catalogue import catalogue
+from tests.integration.projects import Project, consumer_metadata, project_engine
 
 jobs = AsyncJobs()
 with_and_without_schema = pytest.mark.parametrize("schema", [None, "work"])

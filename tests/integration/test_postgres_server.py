@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from sqlalchemy import create_engine, inspect, text
+
 from tests.servers.postgres import Databases, PostgresServer
 from tests.waiting import wait_until
 

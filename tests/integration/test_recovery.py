@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
-from tests.integration.processes import application, running
-from tests.integration.stores import LEASE, back_date, edit, new_job, row
-from tests.waiting import wait_until
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
 from flask_async_jobs.records import TypeRules
+from tests.integration.processes import application, running
+from tests.integration.stores import LEASE, back_date, edit, new_job, row
+from tests.waiting import wait_until
 
 HOUR = timedelta(hours=1)
 ALL = [TypeRules("a"), TypeRules("detached", detached=True), TypeRules("impatient"), TypeRules("foreign")]

@@ -1,11 +1,12 @@
 """Every transition: where it is legal, from a wrong state, and with a stale token."""
 
+from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from tests.integration.stores import LEASE, RULES, back_date, claimed, count, edit, new_job, row
 
 from flask_async_jobs import JobError, JobRepository, JobStatus
+from tests.integration.stores import LEASE, RULES, back_date, claimed, count, edit, new_job, row
 
 ERROR = JobError.of("Broken", "in two", "broken")
 
@@ -34,7 +35,7 @@ REPORTS = {
     "complete": lambda r, job, token: r.complete(job, token) is not None,
     "fail": lambda r, job, token: r.fail(job, token, ERROR) is not None,
 }
-FENCED = {**REPORTS, "release": lambda r, job, token: r.release(job, token)}
+FENCED = {**REPORTS, "retry": lambda r, job, token: r.retry(job, token, LEASE)}
 terminal = pytest.mark.parametrize("how", ["COMPLETED", "FAILED", "CANCELLED"])
 each_report = pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
 each_fenced = pytest.mark.parametrize("report", FENCED.values(), ids=FENCED)
@@ -178,11 +179,23 @@ def test_an_ended_job_holds_neither_token_nor_lease(repository, engine):
         assert stored.completed_at == stored.last_updated_at
 
 
-def test_a_released_claim_is_pending_and_its_attempt_not_counted(repository):
-    claim = claimed(repository)
-    assert repository.release(claim.job_id, claim.execution_token)
+def test_a_job_that_is_tried_again_is_pending_and_due_after_the_delay(repository, engine):
+    claim = claimed(repository, coalescing_key="c")
+    assert repository.progress(claim.job_id, claim.execution_token, 50, LEASE)
+    assert repository.retry(claim.job_id, claim.execution_token, LEASE)
     job = repository.find(claim.job_id)
-    assert (job.status, job.attempt) == (JobStatus.PENDING, 0)
+    assert (job.status, job.attempt, job.percent_complete) == (JobStatus.PENDING, 1, None)
+    assert row(engine, claim.job_id).available_at == job.last_updated_at + LEASE
+    assert repository.claim(RULES, 1, LEASE) == []
+    assert repository.insert(new_job(coalescing_key="c")) is None
+    back_date(engine, claim.job_id, LEASE, "available_at")
+    assert repository.claim(RULES, 1, LEASE)[0].attempt == 2
+
+
+def test_an_attempt_that_does_not_count_is_given_back(repository):
+    claim = claimed(repository)
+    assert repository.retry(claim.job_id, claim.execution_token, timedelta(0), counted=False)
+    assert repository.find(claim.job_id).attempt == 0
     assert repository.claim(RULES, 1, LEASE)[0].attempt == 1
 
 

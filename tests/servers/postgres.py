@@ -11,6 +11,7 @@ from typing import Self
 import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
+
 from tests.servers.postgres_binaries import has_extension, server_account, usable_binaries
 from tests.servers.processes import free_port, launched, start_process
 from tests.waiting import wait_until

@@ -1,1 +1,0 @@
-from flask_async_jobs import AsyncJobs

@@ -13,7 +13,7 @@ from typing import Any, Final, ParamSpec
 from urllib.parse import quote
 
 from flask import Flask, Response, request
-from werkzeug.exceptions import HTTPException, NotFound
+from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BaseConverter
 
 from flask_async_jobs.api.problems import MEDIA_TYPE, Problem, ProblemRaised, problem_of, problem_of_http
@@ -62,7 +62,7 @@ def answering(retry_after: Callable[[], int]) -> Callable[[Callable[P, Response]
             except AsyncJobsError as error:
                 return problem_reply(problem_of(error, retry_after()))
             except HTTPException as error:
-                return problem_reply(problem_of_http(error))
+                return problem_reply(problem_of_http(error, retry_after()))
             except Exception:
                 _log.exception("%s %s could not be answered", request.method, request.path)
                 return problem_reply(Problem("internal-error", "The request could not be answered."))
@@ -94,7 +94,7 @@ def serve_rest(app: Flask, prefix: str, methods_of: Callable[[str, set[str]], se
     def rest(rest: str = "") -> Response:
         methods = methods_of(rest, _routed(app, endpoint))
         if not methods:
-            return problem_reply(problem_of_http(NotFound()))
+            return problem_reply(Problem("not-found", "There is nothing at this address."))
         return other_method(methods)
 
     app.url_map.converters["async_jobs_anything"] = Anything

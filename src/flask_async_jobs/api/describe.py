@@ -8,8 +8,10 @@ from itertools import groupby
 from typing import Any, Final
 
 import flask
+from apispec.ext.marshmallow.common import make_schema_key
 from flask_smorest import Api, Blueprint
 from flask_smorest.utils import load_info_from_docstring
+from marshmallow import Schema
 from werkzeug.routing import Rule
 
 from flask_async_jobs.api.examples import problem_example
@@ -39,6 +41,11 @@ LOCATION: Final = {
         "schema": {"type": "string", "format": "uri"},
     },
 }
+ALLOW: Final = {"Allow": {"description": "The methods of this path.", "schema": {"type": "string"}}}
+ANYWHERE: Final = ("owner-required", "not-found", "method-not-allowed", "storage-unavailable", "internal-error")
+"""The problems that every route may answer with."""
+
+_extra_headers: Final = {405: ALLOW, 429: RETRY_AFTER, 503: RETRY_AFTER}
 _submission_headers: Final = [
     {
         "in": "header",
@@ -69,18 +76,22 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         flask.Blueprint.add_url_rule(self, rule, view_func=view, **options)
 
     def problems(self, *slugs: str) -> Callable[[View], View]:
-        """Document the problems of a view, those of one status together."""
+        """Document the problems of a view, those of one status together.
+
+        A slug may be followed by the status that it has here, if that is not its usual one: `invalid-payload 400`.
+        """
+        sent = sorted((_sent(slug) for slug in (*slugs, *ANYWHERE)), key=lambda each: each[0])
 
         def decorate(view: View) -> View:
-            for status, group in groupby(sorted(slugs, key=_status), key=_status):
-                examples = {slug: {"value": problem_example(slug)} for slug in group}
+            for status, group in groupby(sent, key=lambda each: each[0]):
+                examples = {slug: {"value": problem_example(slug, status=status)} for _, slug in group}
                 view = self.alt_response(
                     status,
                     schema=AsyncJobProblemSchema,
                     content_type=MEDIA_TYPE,
                     description=", ".join(TITLES[slug][1] for slug in examples),
                     examples=examples,
-                    headers=NO_STORE | (RETRY_AFTER if status in (429, 503) else {}),
+                    headers=NO_STORE | _extra_headers.get(status, {}),
                 )(view)
             return view
 
@@ -92,6 +103,7 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         parameters: list[dict[str, Any]] = deepcopy(_submission_headers)
         parameters[0]["required"] = handler.options.require_idempotency_key
         if handler.options.payload_schema is not None:
+            _name_component(api, handler.options.payload_schema, f"{handler.type}.payload")
             parameters.append({"in": "json", "required": True, "schema": handler.options.payload_schema})
         about["arguments"] = {"parameters": parameters}
         operation: dict[str, Any] = {}
@@ -101,6 +113,12 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         operation["operationId"] = f"submit_{handler.type}"
         operation["tags"] = [self.name]
         api.spec.path(rule=Rule(path), operations={"post": operation}, parameters=[])
+
+
+def _name_component(api: Api, schema: Schema, name: str) -> None:
+    """Give a schema a name of its own in the document: two types may use variants of one class."""
+    if make_schema_key(schema) not in api.ma_plugin.converter.refs:
+        api.spec.components.schema(name, schema=schema)
 
 
 def _without_default_response(doc: dict[str, Any], info: dict[str, Any], **context: Any) -> dict[str, Any]:
@@ -113,5 +131,6 @@ def _text(handler: Handler) -> dict[str, str]:
     return text if text.get("summary") else {"summary": f"Make sure that `{handler.type}` is done"}
 
 
-def _status(slug: str) -> int:
-    return TITLES[slug][0]
+def _sent(slug: str) -> tuple[int, str]:
+    name, _, status = slug.partition(" ")
+    return (int(status) if status else TITLES[name][0]), name

@@ -11,7 +11,7 @@ from flask import Flask, Response
 from flask_smorest import Api
 from flask_swagger_ui import __name__ as assets_package
 
-from flask_async_jobs.api.boundary import serve_rest
+from flask_async_jobs.api.boundary import answering, serve_rest
 from flask_async_jobs.api.schemas import AsyncJobProblemSchema
 from flask_async_jobs.api.service import JobService
 from flask_async_jobs.api.views import jobs_blueprint
@@ -64,7 +64,7 @@ def add_routes(app: Flask, service: JobService, api: Api | None) -> None:
     settings = service.settings
     if api is None:
         api = _own_api(app)
-        serve_document(app, api, settings.docs_url_prefix)
+        serve_document(app, api, settings.docs_url_prefix, settings.retry_after_seconds)
         serve_rest(app, settings.docs_url_prefix, lambda rest, methods: methods)
     elif api.spec is None:
         raise ConfigurationError(
@@ -99,9 +99,10 @@ def _own_api(app: Flask) -> OwnApi:
     return OwnApi(app, spec_kwargs=spec, config_prefix=prefix)
 
 
-def serve_document(app: Flask, api: Api, prefix: str) -> None:
+def serve_document(app: Flask, api: Api, prefix: str, retry_after: int) -> None:
     """Serve the OpenAPI document and a Swagger UI page whose assets come from an installed package."""
     assets = files(assets_package) / "dist"
+    answers = answering(lambda: retry_after)
     docs = flask.Blueprint("async_jobs_docs", __name__, url_prefix=prefix)
 
     def page() -> Response:
@@ -116,13 +117,17 @@ def serve_document(app: Flask, api: Api, prefix: str) -> None:
         return _uncached(Response(json.dumps(api.spec.to_dict(), indent=2), mimetype="application/json"))
 
     def asset(name: str) -> Response:
-        return flask.send_from_directory(str(assets), name)
+        return _uncached(flask.send_from_directory(str(assets), name))
 
     options: dict[str, Any] = {"strict_slashes": False, "merge_slashes": False}
-    for path in ("", "/"):
-        docs.add_url_rule(path, "page", page, **options)
-    docs.add_url_rule("/openapi.json", "document", document, **options)
-    docs.add_url_rule("/assets/<name>", "asset", asset, **options)
+    for view, *paths in (
+        (page, "", "/"),
+        (document, "/openapi.json"),
+        (asset, "/assets/<name>"),
+    ):
+        answering_view = answers(view)
+        for path in paths:
+            docs.add_url_rule(path, view.__name__, answering_view, **options)
     app.register_blueprint(docs)
 
 

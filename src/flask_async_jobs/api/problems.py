@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from werkzeug.exceptions import HTTPException
+from werkzeug.http import HTTP_STATUS_CODES
 
 from flask_async_jobs.errors import (
     AsyncJobsError,
@@ -132,14 +133,20 @@ def problem_of(error: AsyncJobsError, retry_after: int) -> Problem:
             return Problem("internal-error", "The request could not be answered.")
 
 
-def problem_of_http(error: HTTPException) -> Problem:
-    """Return the problem for an HTTP error that the framework or the application raised."""
-    status = error.code or 500
-    headers = {
+def problem_of_http(error: HTTPException, retry_after: int) -> Problem:
+    """Return the problem for an HTTP error that the framework or the application raised.
+
+    Args:
+        error: What was raised; a response that it carries is only asked for its status.
+        retry_after: The seconds for `Retry-After`, which every 429 and 503 carries.
+    """
+    status = error.response.status_code if error.response is not None else error.code or 500
+    headers = {"Retry-After": str(retry_after)} if status in (429, 503) else {}
+    headers |= {
         name: value for name, value in error.get_headers() if name.lower() not in ("content-type", "content-length")
     }
     slug = _by_status.get(status, "internal-error" if status == 500 else "")
-    return Problem(slug, error.description, status, "" if slug else error.name, headers=headers)
+    return Problem(slug, error.description, status, "" if slug else HTTP_STATUS_CODES[status], headers=headers)
 
 
 def _sentence(error: Exception) -> str:

@@ -44,6 +44,10 @@ class JobService(Protocol):
         """Answer a submission and announce a job that was created."""
         ...
 
+    def hold(self, submission: Submission) -> None:
+        """Wait until a slot takes a job that was created, as far as `BACKPRESSURE` says so."""
+        ...
+
     def find(self, job_id: UUID, owner: str | AnyOwner) -> JobView | None:
         """Return a job, or None if it is unknown or another owner's."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from flask import Response, request
@@ -72,6 +73,9 @@ def _urls(job: JobView) -> JobUrls:
 def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
     @bp.response(202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **NO_STORE})
     @bp.problems(
+        "unknown-type",
+        "invalid-type",
+        "invalid-payload 400",
         "idempotency-key-required",
         "invalid-idempotency-key",
         "invalid-payload",
@@ -79,9 +83,8 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
         "unsupported-media-type",
         "payload-too-large",
         "idempotency-key-conflict",
-        "owner-required",
-        "storage-unavailable",
-        "internal-error",
+        "too-many-active",
+        "saturated",
     )
     def submit(type: str) -> Response:
         handler = service.registry.get(type)
@@ -92,6 +95,7 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
             owner=service.owner_of_request() or "",
             force=wants_new_run(request),
         )
+        service.hold(submission)
         return accepted(service, submission)
 
     view: View = submit
@@ -106,18 +110,18 @@ def _found(service: JobService, text: str) -> JobView:
 
 
 def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
+    shown = {**EXPIRES, **RETRY_AFTER, **NO_STORE}
+
     def state(job_id: str) -> Response:
         """Ask for the state of a job.
 
         `status` is PENDING, PROCESSING, COMPLETED or CANCELLED; a FAILED job is a problem document. While the job
         is active `Retry-After` says when to ask again, and `Expires` until when the job can be read.
         """
-        if job_id in service.registry:
-            return other_method({"POST"})
         return status(service, _found(service, job_id))
 
     def documented(view: View) -> View:
-        view = bp.problems("job-not-found", "owner-required", "storage-unavailable", "internal-error")(view)
+        view = bp.problems("job-not-found")(view)
         view = bp.alt_response(
             422,
             schema=AsyncJobFailureSchema,
@@ -126,16 +130,15 @@ def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View
             example=FAILURE,
             headers={**EXPIRES, **NO_STORE},
         )(view)
-        headers = {**EXPIRES, **RETRY_AFTER, **NO_STORE}
-        return answers(bp.response(200, AsyncJobStatusSchema, example=STATUS, headers=headers)(view))
+        return answers(bp.response(200, AsyncJobStatusSchema, example=STATUS, headers=shown)(view))
 
     bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented(state))
-    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(documented(state))
+    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented(state)))
 
     @bp.route("/<job_id>/operation", methods=["GET"], **_exactly)
     @answers
-    @bp.response(200, AsyncJobOperationSchema, example=OPERATION, headers={**RETRY_AFTER, **NO_STORE})
-    @bp.problems("job-not-found", "owner-required", "storage-unavailable", "internal-error")
+    @bp.response(200, AsyncJobOperationSchema, example=OPERATION, headers=shown)
+    @bp.problems("job-not-found")
     def get_operation(job_id: str) -> Response:
         """Ask for the state of a job in the words of stock pollers.
 
@@ -152,8 +155,6 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         The job is CANCELLED at once. Its handler is not interrupted; it sees the cancellation, and whatever it
         reports later is refused. `effectStarted` says whether it had begun to have effects.
         """
-        if job_id in service.registry:
-            return other_method({"POST"})
         result, job = service.cancel(job_id_of(job_id), service.reader_of_request())
         if job is None:
             raise ProblemRaised(JOB_NOT_FOUND)
@@ -162,7 +163,7 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         members = {"jobId": str(job.job_id), "jobStatus": job.status}
         raise ProblemRaised(Problem("already-terminal", f"The job is {job.status} already.", members=members))
 
-    view = bp.problems("job-not-found", "owner-required", "storage-unavailable", "internal-error")(cancel)
+    view = bp.problems("job-not-found")(cancel)
     view = bp.alt_response(
         409,
         schema=AsyncJobConflictSchema,
@@ -178,4 +179,15 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         ("/<job_id>/status", "cancel_job_by_status", "DELETE"),
         ("/<job_id>/cancel", "cancel_job_by_post", "POST"),
     ):
-        bp.route(rule, endpoint=endpoint, methods=[method], **_exactly)(view)
+        served = _no_type(service, view) if rule == "/<job_id>" else view
+        bp.route(rule, endpoint=endpoint, methods=[method], **_exactly)(served)
+
+
+def _no_type(service: JobService, view: View) -> View:
+    """Return the view of `/jobs/{job_id}` for what is not a type: a type has no method but POST."""
+
+    @functools.wraps(view)
+    def serve(job_id: str) -> Response:
+        return other_method({"POST"}) if job_id in service.registry else view(job_id)
+
+    return serve

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-
 from alembic import context, op
+
 from flask_async_jobs.migrations.schema import create_missing_schema, schema_of
 
 revision = "async_jobs_0001"

@@ -1,20 +1,15 @@
-"""What the library needs of one Flask application: its engine, and the context that a handler runs in."""
+"""The engine of a Flask application: given, found through Flask-SQLAlchemy, or made from a URL."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from flask import Flask
 from sqlalchemy import Engine, create_engine, event, make_url
-from sqlalchemy.orm import ORMExecuteState, Session
 
 from flask_async_jobs.config import Settings
 from flask_async_jobs.errors import ConfigurationError
-
-_log = logging.getLogger("flask_async_jobs")
 
 EngineSource = Engine | Callable[[], Engine]
 
@@ -65,49 +60,3 @@ def own_engine(url: str, handlers: int) -> Engine:
 def _set_pragmas(connection: Any, record: Any) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=5000"):
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-@contextmanager
-def handler_context(app: Flask) -> Iterator[None]:
-    """Give a handler a fresh application context, and an empty `db.session` where Flask-SQLAlchemy is in use.
-
-    What the handler leaves uncommitted in the session is rolled back, with a warning.
-    """
-    with app.app_context():
-        extension = app.extensions.get("sqlalchemy")
-        if extension is None:
-            yield
-            return
-        watch = _SessionWatch(extension.session())
-        try:
-            yield
-            if watch.has_unsaved_changes:
-                _log.warning("a handler left changes in db.session that it did not commit; they are rolled back")
-        finally:
-            extension.session.remove()
-
-
-class _SessionWatch:
-    """Knows whether a session holds changes that no commit has saved, flushed or not."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._written = False
-        event.listen(session, "after_flush", self._note_flush)
-        event.listen(session, "do_orm_execute", self._note_statement)
-        event.listen(session, "after_commit", self._note_end)
-        event.listen(session, "after_rollback", self._note_end)
-
-    @property
-    def has_unsaved_changes(self) -> bool:
-        session = self._session
-        return self._written or bool(session.new or session.dirty or session.deleted)
-
-    def _note_flush(self, session: Session, context: Any) -> None:
-        self._written = True
-
-    def _note_statement(self, state: ORMExecuteState) -> None:
-        self._written = self._written or state.is_insert or state.is_update or state.is_delete
-
-    def _note_end(self, session: Session) -> None:
-        self._written = False

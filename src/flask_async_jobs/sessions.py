@@ -1,0 +1,58 @@
+"""The caller's own transaction, given as a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
+
+from flask_async_jobs.errors import StorageUnavailable
+
+AnySession = Session | scoped_session[Any]
+
+
+def connection_of(session: AnySession, engine: Engine) -> Connection:
+    """Return the connection of the session's transaction on `engine`; begins the transaction if there is none.
+
+    Raises:
+        ValueError: The session is bound to another engine, so its transaction is another database's.
+    """
+    own = plain(session)
+    bind = own.get_bind()
+    if bind.engine.pool is engine.pool:
+        return own.connection()
+    raise ValueError("session= is bound to another engine than the library's, so they share no transaction")
+
+
+def commit(session: AnySession) -> None:
+    """Commit the session's transaction.
+
+    Raises:
+        StorageUnavailable: The database did not answer; whether the commit took effect is unknown.
+    """
+    try:
+        session.commit()
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise StorageUnavailable("the database was gone at the commit; its outcome is unknown") from error
+        raise
+
+
+def when_ended(session: AnySession, then: Callable[[], None]) -> None:
+    """Call `then` when the session's outermost transaction has ended, committed or not; once."""
+    own = plain(session)
+
+    def ended(session: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            event.remove(own, "after_transaction_end", ended)
+            then()
+
+    event.listen(own, "after_transaction_end", ended)
+
+
+def plain(session: AnySession) -> Session:
+    """Return the session that a `scoped_session` stands for at the moment, or the session itself."""
+    return session() if isinstance(session, scoped_session) else session
