@@ -47,9 +47,8 @@ def _measure(base: str) -> int:
     for name, (ours, floor) in pairs.items():
         rates = [(_rate(*ours), _rate(*floor)) for _ in range(ROUNDS)]
         ratio = median(a / b for a, b in rates)
-        print(
-            f"{name:10}{median(a for a, _ in rates):12.0f}{median(b for _, b in rates):12.0f}{ratio:8.2f}{GOAL:8.2f}"
-        )
+        library, bare = (median(each) for each in zip(*rates, strict=True))
+        print(f"{name:10}{library:12.0f}{bare:12.0f}{ratio:8.2f}{GOAL:8.2f}")
         failed |= ratio < GOAL
     return int(failed)
 

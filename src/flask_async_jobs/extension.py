@@ -17,7 +17,7 @@ from flask_async_jobs.api.documents import add_routes
 from flask_async_jobs.api.urls import urls_of
 from flask_async_jobs.api.views import accepted
 from flask_async_jobs.cli import async_jobs_commands
-from flask_async_jobs.config import Settings
+from flask_async_jobs.config import Refused, Settings, duration
 from flask_async_jobs.database import Clock
 from flask_async_jobs.dispatcher import Dispatcher
 from flask_async_jobs.engines import EngineSource, engine_source
@@ -295,15 +295,24 @@ class AsyncJobs:
         """
         _current(self, app).start()
 
-    def shutdown(self, timeout: timedelta | None = None, app: Flask | None = None) -> bool:
+    def shutdown(self, timeout: timedelta | str | float | None = None, app: Flask | None = None) -> bool:
         """Drain this process: no new claims, `timeout` (default `SHUTDOWN_TIMEOUT`) for running handlers.
 
         What still runs then is left to recovery. Returns whether every handler ended in time.
 
+        Args:
+            timeout: A `timedelta`, ISO 8601 text or seconds.
+            app: The application, if it is not the current one.
+
         Raises:
+            ValueError: The timeout is no duration.
             RuntimeError: There is no `app` and no current application.
         """
-        return _current(self, app).stop(timeout)
+        try:
+            limit = None if timeout is None else duration(timeout, zero=True)
+        except Refused as refused:
+            raise ValueError(f"timeout is {timeout!r}: {refused}") from None
+        return _current(self, app).stop(limit)
 
     def recover(self) -> int:
         """Make one pass over stranded jobs and return how many were acted on. Harmless at any time."""

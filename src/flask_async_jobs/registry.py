@@ -101,7 +101,7 @@ class HandlerRegistry:
 def _arity(type: str, function: HandlerFunction) -> int:
     if not callable(function):
         raise ConfigurationError(f"{type!r}: {function!r} cannot be called; give a function")
-    if _is_asynchronous(function) or _is_asynchronous(type(function).__call__):  # type: ignore[operator]
+    if _is_asynchronous(function) or _is_asynchronous(function.__class__.__call__):
         raise ConfigurationError(f"{type!r}: {_name(function)} is asynchronous; a handler is a plain callable")
     try:
         signature = inspect.signature(function)

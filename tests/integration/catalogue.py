@@ -6,7 +6,7 @@ from sqlalchemy import Engine, text
 
 _POSTGRES = {
     "columns": """
-        SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attnum
+        SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
         FROM pg_attribute a LEFT JOIN pg_attrdef d ON (d.adrelid, d.adnum) = (a.attrelid, a.attnum)
         WHERE a.attrelid = to_regclass(:name) AND a.attnum > 0 ORDER BY a.attnum""",
     "constraints": """
@@ -40,7 +40,7 @@ def _qualified(table, schema):
 
 
 def _normal(sql, schema):
-    """Return SQLite's stored text without what does not matter: white space, quotes, the schema, the order of CHECKs."""
+    """Return SQLite's stored text without white space, quotes and the schema, its parts in a fixed order."""
     if sql is None:
         return None
     flat = re.sub(r"\s+", " ", sql.replace('"', "")).replace(f"{schema}." if schema else "\0", "")

@@ -94,7 +94,8 @@ def test_a_foreign_row_without_lease_and_attempts_is_recovered(jobs, engine, sta
     with engine.begin() as connection:
         connection.execute(
             text(
-                "INSERT INTO async_jobs (id, type, status, created_at, last_updated_at, started_at, execution_token) "
+                "INSERT INTO async_jobs "
+                "(id, type, status, created_at, last_updated_at, started_at, execution_token) "
                 f"VALUES (:id, 'a', 'PROCESSING', '2020-01-01 00:00:00', '2020-01-01 00:00:00', {started}, :id)"
             ),
             {"id": str(job_id)},

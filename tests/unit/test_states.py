@@ -87,11 +87,11 @@ def test_any_other_key_is_refused(text):
 
 
 def test_no_owner_is_stored_as_empty_text():
-    assert checked_owner(None) == ""
+    assert checked_owner(None) == checked_owner("") == ""
     assert checked_owner("x" * 255) == "x" * 255
 
 
-@pytest.mark.parametrize("owner", ["", "x" * 256, "a\0", "\ud800", 7])
+@pytest.mark.parametrize("owner", ["x" * 256, "a\0", "\ud800", 7])
 def test_an_owner_that_no_column_holds_is_refused(owner):
     with pytest.raises(ValueError, match="not an owner"):
         checked_owner(owner)

@@ -1,0 +1,1 @@
+"""Example applications, each one run by a test."""
