@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -24,6 +25,7 @@ from sqlalchemy import (
     type_coerce,
 )
 
+from flask_async_jobs.connections import LONGEST_WAIT, Gate
 from flask_async_jobs.errors import ConfigurationError, StorageUnavailable
 from flask_async_jobs.models import Identifier, Instant
 
@@ -63,6 +65,8 @@ class Database:
         self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock or (_system_clock if self.is_sqlite else None)
         self._trouble: str | None = None
+        self.gate = Gate(engine)
+        self._spare = threading.Semaphore()
 
     @property
     def is_memory(self) -> bool:
@@ -102,13 +106,21 @@ class Database:
         statement: Executable,
         parameters: Mapping[str, Any] | None = None,
         durations: Mapping[str, timedelta] | None = None,
+        wait: float = LONGEST_WAIT,
     ) -> Sequence[Row[Any]]:
         """Execute `statement`, commit, and return its rows.
+
+        Args:
+            statement: One statement.
+            parameters: What it is bound to.
+            durations: The durations for `after`.
+            wait: How many seconds to wait for a connection of the pool.
 
         Raises:
             StorageUnavailable: The database did not answer, or has no tables; whether a write took effect is
                 unknown. It is logged once, until the database answers again.
         """
+        self.gate.wait(wait)
         try:
             with self._autocommit.begin() as connection:
                 rows = connection.execute(statement, self._bound(parameters, durations)).all()
@@ -119,6 +131,43 @@ class Database:
             self._trouble = None
             _log.info("the database answers again")
         return rows
+
+    def try_to_run(
+        self,
+        statement: Executable,
+        parameters: Mapping[str, Any],
+        durations: Mapping[str, timedelta],
+        limit: float,
+    ) -> Sequence[Row[Any]] | None:
+        """Execute a statement that matters less than the time of its caller: return its rows, or None if dropped.
+
+        It is dropped when the database does not take it within about `limit` seconds. On SQLite, where a writer
+        waits for the other one and cannot be told for how long, a thread waits in place of the caller; what it
+        writes at last is still true, as the next write is dropped while it waits.
+        """
+        if not self.is_sqlite:
+            return self._or_dropped(lambda: self.run(statement, parameters, durations, limit))
+        if not self._spare.acquire(blocking=False):
+            return None
+        written: list[Sequence[Row[Any]] | None] = []
+        done = threading.Event()
+
+        def write() -> None:
+            try:
+                written.append(self._or_dropped(lambda: self.run(statement, parameters, durations, limit)))
+            finally:
+                self._spare.release()
+                done.set()
+
+        threading.Thread(target=write, name="async-jobs-progress", daemon=True).start()
+        return written[0] if done.wait(limit) and written else None
+
+    @staticmethod
+    def _or_dropped(run: Callable[[], Sequence[Row[Any]]]) -> Sequence[Row[Any]] | None:
+        try:
+            return run()
+        except StorageUnavailable:
+            return None
 
     def run_locked(
         self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
@@ -133,6 +182,7 @@ class Database:
         """
         if self.is_sqlite:
             return self.run(statement, parameters)
+        self.gate.wait()
         try:
             with self.engine.begin() as connection:
                 return self._locked(connection, locks, statement, parameters)
@@ -183,7 +233,9 @@ class Database:
 
 class _Within(Database):
     def __init__(self, database: Database, connection: Connection, clock: Clock | None) -> None:
-        super().__init__(database.engine, clock)
+        self.engine = database.engine
+        self.is_sqlite = database.is_sqlite
+        self._clock = clock
         self._connection = connection
 
     def run(
@@ -191,6 +243,7 @@ class _Within(Database):
         statement: Executable,
         parameters: Mapping[str, Any] | None = None,
         durations: Mapping[str, timedelta] | None = None,
+        wait: float = LONGEST_WAIT,
     ) -> Sequence[Row[Any]]:
         return self._connection.execute(statement, self._bound(parameters, durations)).all()
 

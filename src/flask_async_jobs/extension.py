@@ -341,6 +341,7 @@ def _current(jobs: AsyncJobs, app: Flask | None = None) -> Instance:
 def _start_if_serving(app: Flask, **extra: Any) -> None:
     instance: Instance = app.extensions[EXTENSION]
     instance.registry.fix()
+    instance.engine  # noqa: B018 - found before any view uses it: a child process must not use its parent's connections
     automatic = instance.settings.auto_start
     if automatic if automatic is not None else not app.testing:
         instance.start()

@@ -41,17 +41,14 @@ class JobReporter:
     def progress(self, percent: float) -> bool:
         """Report how much is done, 0 to 100 (cut to a whole number), and that the worker lives.
 
-        A report that the database does not take at the moment is dropped: the work is worth more than the number.
+        A report that the database does not take within a second is dropped, and nothing is raised.
 
         Raises:
             ValueError: `percent` is not a number from 0 to 100.
         """
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
             raise ValueError(f"{percent!r} is not a percentage: give a number from 0 to 100")
-        try:
-            return self._repository.progress(self._job_id, self._execution_token, int(percent), self._lease)
-        except StorageUnavailable:
-            return True
+        return self._repository.progress(self._job_id, self._execution_token, int(percent), self._lease)
 
     def mark_effect_started(self) -> bool:
         """Report that the work begins to have effects that a cancellation does not undo."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import weakref
@@ -29,9 +30,14 @@ from flask_async_jobs.sessions import AnySession, connection_of, when_ended
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, Disposition, JobView
 from flask_async_jobs.submission import Payload, Submission, Submissions, checked_owner
 
+_log = logging.getLogger("flask_async_jobs")
+
 T = TypeVar("T")
 OwnerLoader = Callable[[], str | None]
 RepositorySource = JobRepository | Callable[..., JobRepository]
+
+
+_instances: weakref.WeakSet[Instance] = weakref.WeakSet()
 
 
 class Instance:
@@ -62,12 +68,14 @@ class Instance:
         self._lock = threading.RLock()
         self._waiters = threading.BoundedSemaphore(settings.backpressure_max_waiters)
         self._made: dict[str, Any] = {}
+        self._forked = False
+        _instances.add(self)
         self._running: _Running | None = None
 
     @property
     def engine(self) -> Engine:
         """The engine, found when it is first needed."""
-        return self._once("engine", self._engine_source)
+        return self._once("engine", self._find_engine)
 
     @property
     def repository(self) -> JobRepository:
@@ -93,6 +101,23 @@ class Instance:
                 if name not in self._made:
                     self._made[name] = make()
                 return cast(T, self._made[name])
+
+    def _find_engine(self) -> Engine:
+        engine = self._engine_source()
+        if self._forked:  # its connections, if the parent had any, are the parent's
+            engine.dispose(close=False)
+        return engine
+
+    def after_fork(self) -> None:
+        """Forget in a child process what belongs to its parent: threads, locks and connections."""
+        self._lock = threading.RLock()
+        self._waiters = threading.BoundedSemaphore(self.settings.backpressure_max_waiters)
+        self._running = None
+        self._forked = True
+        if engine := self._made.get("engine"):
+            self._made.clear()
+            self._made["engine"] = engine
+            engine.dispose(close=False)
 
     def _new_repository(self) -> JobRepository:
         if isinstance(self._repository_source, JobRepository):
@@ -237,6 +262,7 @@ class Instance:
             self.registry.fix()
             self._check_handlers()
             watch_sessions(self.app)
+            self._check_pool()
             self._running = _Running(self._new_dispatcher(processing), self._new_scheduler())
             self._running.start()
             _stop_at_exit(self)
@@ -248,6 +274,16 @@ class Instance:
             if running is None or running.pid != os.getpid():
                 return True
             return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
+
+    def _check_pool(self) -> None:
+        capacity, handlers = self.repository.database.gate.capacity, self.settings.processing_concurrency_limit
+        if capacity is not None and capacity <= handlers and self.settings.processing_enabled:
+            _log.warning(
+                "the pool has %d connections for %d handlers: each may hold one, and its reports need another; "
+                "raise pool_size and max_overflow above ASYNC_JOBS_PROCESSING_CONCURRENCY_LIMIT, or lower that",
+                capacity,
+                handlers,
+            )
 
     def _check_handlers(self) -> None:
         atomic = [handler.type for handler in self.registry if handler.options.atomic]
@@ -305,6 +341,15 @@ class _Running:
     def stop(self, timeout: timedelta) -> bool:
         self._scheduler.stop()
         return self.dispatcher.stop(timeout) if self.dispatcher else True
+
+
+def _after_fork() -> None:
+    for instance in list(_instances):
+        instance.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _stop_at_exit(instance: Instance) -> None:

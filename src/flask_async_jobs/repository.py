@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Final, Self
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Executable, Row
@@ -20,6 +20,9 @@ from flask_async_jobs.models import jobs_table
 from flask_async_jobs.records import Cap, Claim, Count, NewJob, Stored, Tally, TypeRules, claim_of, names, view_of
 from flask_async_jobs.statements import Statements, silences
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
+
+PROGRESS_LIMIT: Final = 0.9
+"""Seconds that a report of progress may take from its handler."""
 
 
 class JobRepository:
@@ -198,11 +201,15 @@ class JobRepository:
     def progress(self, job_id: UUID, execution_token: UUID | None, percent: int, lease: timedelta) -> bool:
         """Record how far the attempt is, and renew its lease if it has one.
 
-        Writes only while the attempt is the running one; without a token, while any is. False: refused.
+        Writes only while the attempt is the running one; without a token, while any is. False: refused. A report
+        that the database does not take within a second is dropped, and True: the work is worth more than it.
         """
         statement = self.statements.progress[execution_token is not None]
         parameters = {**self._attempt(job_id, execution_token), "percent_": percent}
-        return bool(self._fenced(statement, parameters, {"lease_": lease}))
+        rows = self.database.try_to_run(statement, parameters, {"lease_": lease}, PROGRESS_LIMIT)
+        if rows is not None and not rows:
+            self.refused.add()
+        return rows is None or bool(rows)
 
     def mark_effect_started(self, job_id: UUID, execution_token: UUID | None) -> bool:
         """Record that the job began to have effects; the first instant stays. False: refused."""
