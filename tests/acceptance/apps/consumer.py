@@ -1,9 +1,10 @@
 """An application as users of the library write it, with the handlers of the scenarios.
 
 Every handler first notes in the table `runs`, on a connection of its own, that it ran: that table, not the library,
-counts executions. The environment configures it.
+counts executions. The environment configures it: HANDLERS adds options to handlers by type, as JSON.
 """
 
+import builtins
 import json
 import logging
 import os
@@ -32,6 +33,14 @@ class Model(DeclarativeBase):
 
 db = SQLAlchemy(model_class=Model)
 jobs = AsyncJobs()
+OPTIONS: dict[str, dict[str, Any]] = json.loads(os.environ.get("HANDLERS", "{}"))
+
+
+def handler(type: str, **options: Any) -> Callable[[Any], Any]:
+    added = dict(OPTIONS.get(type, {}))
+    if "retry_on" in added:
+        added["retry_on"] = tuple(getattr(builtins, name) for name in added["retry_on"])
+    return jobs.handler(type, **options, **added)
 
 
 class Note(db.Model):
@@ -76,13 +85,13 @@ def note(words: str) -> None:
     db.session.flush()
 
 
-@jobs.handler("quick")
+@handler("quick")
 def quick(ctx: JobContext) -> None:
     """Do nothing."""
     record(ctx)
 
 
-@jobs.handler("slow", payload_schema=Steps)
+@handler("slow", payload_schema=Steps)
 def slow(ctx: JobContext, steps: dict[str, float]) -> None:
     """Take n seconds, and report each `every` seconds."""
     record(ctx)
@@ -91,35 +100,35 @@ def slow(ctx: JobContext, steps: dict[str, float]) -> None:
         PAUSE.wait(steps["every"])
 
 
-@jobs.handler("silent", payload_schema=Duration)
+@handler("silent", payload_schema=Duration)
 def silent(ctx: JobContext, steps: dict[str, float]) -> None:
     """Take n seconds, and report nothing."""
     record(ctx)
     PAUSE.wait(steps["n"])
 
 
-@jobs.handler("ret", payload_schema=Value)
+@handler("ret", payload_schema=Value)
 def ret(ctx: JobContext, payload: dict[str, Any]) -> Any:
     """Return the value."""
     record(ctx)
     return payload["value"]
 
 
-@jobs.handler("boom", payload_schema=Text)
+@handler("boom", payload_schema=Text)
 def boom(ctx: JobContext, payload: dict[str, str]) -> None:
     """Raise."""
     record(ctx)
     raise RuntimeError(payload["text"])
 
 
-@jobs.handler("die")
+@handler("die")
 def die(ctx: JobContext) -> None:
     """Take the whole process along."""
     record(ctx)
     os._exit(1)
 
 
-@jobs.handler("gate", payload_schema=File)
+@handler("gate", payload_schema=File)
 def gate(ctx: JobContext, payload: dict[str, str]) -> None:
     """Wait until a file is there."""
     record(ctx)
@@ -127,7 +136,7 @@ def gate(ctx: JobContext, payload: dict[str, str]) -> None:
         PAUSE.wait(0.02)
 
 
-@jobs.handler("context")
+@handler("context")
 def context(ctx: JobContext) -> None:
     """Use whatever an application context offers, and try the request."""
     record(ctx)
@@ -140,7 +149,7 @@ def context(ctx: JobContext) -> None:
     db.session.commit()
 
 
-@jobs.handler("spoil")
+@handler("spoil")
 def spoil(ctx: JobContext) -> None:
     """Begin a transaction, make the session useless and raise."""
     record(ctx)
@@ -149,7 +158,7 @@ def spoil(ctx: JobContext) -> None:
         db.session.execute(insert(Note).values(id=1_000_000, text="twice"))
 
 
-@jobs.handler("copy")
+@handler("copy")
 def copy(ctx: JobContext) -> None:
     """Write what the newest note says once more."""
     record(ctx)
@@ -158,7 +167,7 @@ def copy(ctx: JobContext) -> None:
     db.session.commit()
 
 
-@jobs.handler("read")
+@handler("read")
 def read(ctx: JobContext) -> None:
     """Read, and leave the transaction open."""
     record(ctx)
@@ -166,7 +175,7 @@ def read(ctx: JobContext) -> None:
     db.session.execute(text("SELECT * FROM notes")).all()
 
 
-@jobs.handler("leave", payload_schema=How)
+@handler("leave", payload_schema=How)
 def leave(ctx: JobContext, payload: dict[str, str]) -> None:
     """Leave a note uncommitted, written in one of many ways."""
     record(ctx)
@@ -214,6 +223,7 @@ def create_app(url: str | None = None, colour: str = "green") -> Flask:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     app = Flask(__name__)
     app.config["SQLALCHEMY_DATABASE_URI"] = url or os.environ["DATABASE_URL"]
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = json.loads(os.environ.get("ENGINE_OPTIONS", "{}"))
     app.config["COLOUR"] = colour
     app.config.update({key: _value(os.environ[key]) for key in os.environ if key.startswith("ASYNC_JOBS_")})
     if "PROXY_FIX" in os.environ:

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -68,6 +69,16 @@ class Store:
         [row] = self._read("SELECT * FROM async_jobs WHERE id = :id", id=job_id)
         return row
 
+    def path(self, job_id: str) -> list[str]:
+        """The states that a job went through, the first one it had left included."""
+        changes = [change for change in self.changes() if change.job_id == job_id]
+        return [changes[0].old, *(change.new for change in changes)] if changes else []
+
+    def backends(self) -> set[int]:
+        """The server processes of all connections to this database (PostgreSQL)."""
+        rows = self._read("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
+        return {row.pid for row in rows}
+
     def states(self) -> Counter[str]:
         """How many jobs there are in each state."""
         return Counter(row.status for row in self._read("SELECT status FROM async_jobs"))
@@ -89,6 +100,27 @@ class Store:
         statement = f"{ORPHAN} VALUES (:id, :type, 'PENDING', :payload, :then, :then)"
         self._write(statement, id=job_id, type=type, payload=body, then=then)
         return job_id
+
+    def add_abandoned(self, type: str, payload: Any = None, **columns: Any) -> str:
+        """Insert a PROCESSING job whose process has been dead since yesterday; return its id.
+
+        `columns` are added to the row, or replace what it has; a duration is so long ago.
+        """
+        yesterday = timedelta(days=1)
+        row = {"id": str(uuid4()), "type": type, "status": "PROCESSING", "execution_token": str(uuid4())}
+        row |= dict.fromkeys(("created_at", "started_at", "last_updated_at", "lease_expires_at"), yesterday)
+        row |= {"attempt": 1, "payload": None if payload is None else json.dumps(payload), **columns}
+        values = {k: self._instant(v) if isinstance(v, timedelta) else v for k, v in row.items()}
+        names = ", ".join(values)
+        self._write(f"INSERT INTO async_jobs ({names}) VALUES (:{names.replace(', ', ', :')})", **values)
+        return str(row["id"])
+
+    @contextmanager
+    def locked(self, job_id: str) -> Iterator[None]:
+        """Hold the lock of a job's row (PostgreSQL)."""
+        with self._engine.begin() as connection:
+            connection.execute(text("SELECT 1 FROM async_jobs WHERE id = :id FOR UPDATE"), {"id": job_id})
+            yield
 
     def add_note(self, words: str) -> None:
         """Commit a note."""
