@@ -34,16 +34,19 @@ def jobs(gate):
 
 
 @contextmanager
-def full(jobs, engine, **settings):
+def full(jobs, engine, gate, **settings):
     """Run an application with one slot, which a job has taken."""
     with running(jobs, engine, PROCESSING_CONCURRENCY_LIMIT=1, **settings) as app:
         taken = jobs.submit("single", idempotency_key="taken")
         wait_until(lambda: app.extensions["async_jobs"].dispatcher.is_full)
-        yield app, taken
+        try:
+            yield app, taken
+        finally:
+            gate.set()
 
 
-def test_reject_stores_nothing_and_says_when_to_come_again(jobs, engine):
-    with full(jobs, engine, BACKPRESSURE="reject") as (app, _):
+def test_reject_stores_nothing_and_says_when_to_come_again(jobs, engine, gate):
+    with full(jobs, engine, gate, BACKPRESSURE="reject") as (app, _):
         response = app.test_client().post("/jobs/gate")
         assert response.status_code == 429
         assert response.json["type"].endswith(":saturated")
@@ -53,11 +56,11 @@ def test_reject_stores_nothing_and_says_when_to_come_again(jobs, engine):
             jobs.submit("gate")
 
 
-def test_reject_does_not_concern_answers_from_other_jobs(jobs, engine):
+def test_reject_does_not_concern_answers_from_other_jobs(jobs, engine, gate):
     with running(jobs, engine):
         warm = jobs.submit("warm")
         wait_until(lambda: jobs.get(warm.job_id).status is JobStatus.COMPLETED)
-    with full(jobs, engine, BACKPRESSURE="reject", FRESHNESS_ENABLED=True) as (_, taken):
+    with full(jobs, engine, gate, BACKPRESSURE="reject", FRESHNESS_ENABLED=True) as (_, taken):
         assert jobs.submit("single", idempotency_key="taken").disposition is Disposition.REPLAYED
         assert jobs.submit("single").job_id == taken.job_id
         assert jobs.submit("warm").job_id == warm.job_id
@@ -65,15 +68,15 @@ def test_reject_does_not_concern_answers_from_other_jobs(jobs, engine):
             jobs.submit("warm", force=True)
 
 
-def test_queue_never_holds_an_answer(jobs, engine):
-    with full(jobs, engine, BACKPRESSURE="queue") as (app, _):
+def test_queue_never_holds_an_answer(jobs, engine, gate):
+    with full(jobs, engine, gate, BACKPRESSURE="queue") as (app, _):
         begun = time.monotonic()
         assert app.test_client().post("/jobs/gate").status_code == 202
         assert time.monotonic() - begun < 2
 
 
 def test_wait_holds_the_answer_until_a_slot_takes_the_job(jobs, engine, gate):
-    with full(jobs, engine, BACKPRESSURE_TIMEOUT=GATE) as (app, _):
+    with full(jobs, engine, gate, BACKPRESSURE_TIMEOUT=GATE) as (app, _):
         answers = []
         client = threading.Thread(target=lambda: answers.append(app.test_client().post("/jobs/gate")))
         client.start()
@@ -84,8 +87,8 @@ def test_wait_holds_the_answer_until_a_slot_takes_the_job(jobs, engine, gate):
         assert answers[0].status_code == 202
 
 
-def test_wait_ends_after_its_time(jobs, engine):
-    with full(jobs, engine, BACKPRESSURE_TIMEOUT=0.3) as (app, _):
+def test_wait_ends_after_its_time(jobs, engine, gate):
+    with full(jobs, engine, gate, BACKPRESSURE_TIMEOUT=0.3) as (app, _):
         begun = time.monotonic()
         response = app.test_client().post("/jobs/gate")
         assert response.status_code == 202
@@ -94,7 +97,7 @@ def test_wait_ends_after_its_time(jobs, engine):
 
 
 def test_only_so_many_answers_are_held(jobs, engine, gate):
-    with full(jobs, engine, BACKPRESSURE_TIMEOUT=GATE, BACKPRESSURE_MAX_WAITERS=1) as (app, _):
+    with full(jobs, engine, gate, BACKPRESSURE_TIMEOUT=GATE, BACKPRESSURE_MAX_WAITERS=1) as (app, _):
         held = threading.Thread(target=lambda: app.test_client().post("/jobs/gate"))
         held.start()
         wait_until(lambda: count(engine) == 2)
@@ -106,8 +109,8 @@ def test_only_so_many_answers_are_held(jobs, engine, gate):
         held.join(10)
 
 
-def test_an_answer_from_another_job_and_a_call_from_python_are_not_held(jobs, engine):
-    with full(jobs, engine, BACKPRESSURE_TIMEOUT=GATE) as (app, _):
+def test_an_answer_from_another_job_and_a_call_from_python_are_not_held(jobs, engine, gate):
+    with full(jobs, engine, gate, BACKPRESSURE_TIMEOUT=GATE) as (app, _):
         begun = time.monotonic()
         assert app.test_client().post("/jobs/single").json["disposition"] == "coalesced"
         jobs.submit("gate")
