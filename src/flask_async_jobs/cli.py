@@ -18,6 +18,7 @@ from flask import current_app
 from flask_async_jobs.api import replies
 from flask_async_jobs.cli_db import db
 from flask_async_jobs.cli_errors import ENDED_OTHERWISE, STILL_RUNNING, USAGE, ReportingGroup, fail
+from flask_async_jobs.config import Refused, duration
 from flask_async_jobs.ddl import ddl
 from flask_async_jobs.instance import Instance
 from flask_async_jobs.states import CancelResult, JobStatus, JobView, uuid_form
@@ -135,6 +136,17 @@ def cancel(job_id: UUID) -> None:
 def recover() -> None:
     """Make one pass over stranded jobs."""
     click.echo(f"{_instance().recovery.sweep()} jobs recovered")
+
+
+@async_jobs_commands.command()
+@click.option("--older-than", metavar="DURATION", help="As ISO 8601 text, such as P1D; never less than RETENTION.")
+def purge(older_than: str | None) -> None:
+    """Remove jobs whose retention is over."""
+    try:
+        age = None if older_than is None else duration(older_than, zero=True)
+    except Refused as refused:
+        raise click.BadParameter(str(refused), param_hint="--older-than") from None
+    click.echo(f"{_instance().purge.sweep(age)} jobs purged")
 
 
 @async_jobs_commands.command()

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from flask_async_jobs import payloads
+from flask_async_jobs.completions import Completions
 from flask_async_jobs.config import LONGEST
 from flask_async_jobs.errors import AttemptLost, JobCancelled, JobFailed, RetryLater, StorageUnavailable
 from flask_async_jobs.handlers import JobContext, stored_result
@@ -91,6 +92,7 @@ class Executor:
         self._lease = lease
         self._result_limit = result_limit
         self._expose_errors = expose_errors
+        self._completions = Completions(repository)
 
     def run(self, claim: Claim) -> None:
         """Run one attempt and record how it ended. Raises nothing, whatever the handler does."""
@@ -170,8 +172,10 @@ class Executor:
 
     def _write(self, claim: Claim, outcome: Outcome) -> None:
         match outcome:
+            case Completed(None):
+                written: object = self._completions.write(claim)
             case Completed(result):
-                written: object = self._repository.complete(claim.job_id, claim.execution_token, result)
+                written = self._repository.complete(claim.job_id, claim.execution_token, result)
             case Failed(error):
                 written = self._repository.fail(claim.job_id, claim.execution_token, error)
             case Retried(delay, counted):

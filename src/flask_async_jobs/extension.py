@@ -308,15 +308,23 @@ class AsyncJobs:
             ValueError: The timeout is no duration.
             RuntimeError: There is no `app` and no current application.
         """
-        try:
-            limit = None if timeout is None else duration(timeout, zero=True)
-        except Refused as refused:
-            raise ValueError(f"timeout is {timeout!r}: {refused}") from None
-        return _current(self, app).stop(limit)
+        return _current(self, app).stop(_duration("timeout", timeout))
 
     def recover(self) -> int:
         """Make one pass over stranded jobs and return how many were acted on. Harmless at any time."""
         return _current(self).recovery.sweep()
+
+    def purge(self, older_than: timedelta | str | float | None = None) -> int:
+        """Make one pass over jobs whose retention is over, and return how many were removed.
+
+        Args:
+            older_than: How long ago a job must have ended: a `timedelta`, ISO 8601 text or seconds. Never less than
+                `RETENTION`, which is the default: until then the job's `Expires` was announced.
+
+        Raises:
+            ValueError: `older_than` is no duration.
+        """
+        return _current(self).purge.sweep(_duration("older_than", older_than))
 
     # Tables
 
@@ -368,6 +376,13 @@ def _require_single_attempt(instance: Instance, job_id: UUID) -> None:
         return
     if job.type not in instance.registry or instance.registry.get(job.type).rules.max_attempts > 1:
         raise ValueError(f"give the execution token: jobs of type {job.type!r} may have more than one attempt")
+
+
+def _duration(name: str, value: timedelta | str | float | None) -> timedelta | None:
+    try:
+        return None if value is None else duration(value, zero=True)
+    except Refused as refused:
+        raise ValueError(f"{name} is {value!r}: {refused}") from None
 
 
 def _uuid(value: UUID | str) -> UUID:

@@ -22,6 +22,7 @@ from flask_async_jobs.dispatcher import Bounded, Dispatcher, ThreadDispatcher
 from flask_async_jobs.errors import ConfigurationError, OwnerRequired
 from flask_async_jobs.executor import Executor
 from flask_async_jobs.policy import JobPolicy
+from flask_async_jobs.purge import Purge
 from flask_async_jobs.recovery import Recovery
 from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.repository import JobRepository
@@ -126,6 +127,11 @@ class Instance:
 
     def _new_recovery(self) -> Recovery:
         return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)
+
+    @property
+    def purge(self) -> Purge:
+        """The pass over jobs whose retention is over."""
+        return self._once("purge", lambda: Purge(self.repository, self.registry.rules, self.settings.retention))
 
     # Operations (see `api.service.JobService`)
 
@@ -322,6 +328,8 @@ class Instance:
         scheduler = Scheduler()
         if self.settings.recovery_enabled:
             scheduler.every(self.settings.recovery_scan_interval, "recovery", self.recovery.sweep)
+        if self.settings.purge_enabled:
+            scheduler.every(self.settings.purge_interval, "purge", self.purge.sweep)
         return scheduler
 
 

@@ -229,6 +229,18 @@ class JobRepository:
         rows = self._fenced(statement, {**self._attempt(job_id, execution_token), "result_": result})
         return rows[0][0] if rows else None
 
+    def complete_all(self, claims: Collection[Claim]) -> set[UUID]:
+        """Record that these attempts completed, but for rows that somebody has locked; fenced like `complete`.
+
+        Returns:
+            The ids of the jobs that were completed. One that is missing was lost or locked: `complete` tells.
+        """
+        parameters = {
+            "ids_": self.database.spelled(*(claim.job_id for claim in claims)),
+            "tokens_": self.database.spelled(*(claim.execution_token for claim in claims)),
+        }
+        return {row[0] for row in self.database.run(self.statements.complete_all, parameters)}
+
     def fail(self, job_id: UUID, execution_token: UUID | None, error: JobError) -> datetime | None:
         """Record that the attempt failed; fenced like `complete`."""
         statement = self.statements.fail[execution_token is not None]
@@ -276,6 +288,14 @@ class JobRepository:
         parameters = {"ids_": self.database.spelled(*job_ids), "types_": names(rules), "mine_": list(mine)}
         rows = self.database.run(self.statements.recover(rules), parameters, silences(rules, silent))
         return {row.id: JobStatus(row.status) for row in rows}
+
+    def purge(self, rules: Sequence[TypeRules], older_than: timedelta, limit: int) -> int:
+        """Remove up to `limit` jobs of these types that ended more than `older_than` ago, and return how many.
+
+        Never an active job, nor a part of a batch; rows that somebody has locked stay.
+        """
+        parameters = {"types_": names(rules), "most_": limit}
+        return len(self.database.run(self.statements.purge, parameters, {"before_": -older_than}))
 
     def _attempt(self, job_id: UUID, execution_token: UUID | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {"ids_": self.database.spelled(job_id)}

@@ -21,6 +21,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    delete,
     func,
     literal,
     literal_column,
@@ -96,12 +97,14 @@ class Statements:
         self.complete = self._report(
             **self._ended(COMPLETED), percent_complete=literal_column("100"), result=bindparam("result_")
         )
+        self.complete_all = self._complete_all()
         self.fail = self._report(
             **self._ended(FAILED),
             error_title=bindparam("title_"),
             error_detail=bindparam("detail_"),
             error_code=bindparam("code_"),
         )
+        self.purge = self._purge()
         self.cancel = self._write(jobs.c.status.in_([PENDING, PROCESSING]), **self._ended(CANCELLED)).returning(
             *self.view
         )
@@ -262,6 +265,32 @@ class Statements:
             )
             .returning(jobs.id)
         )
+
+    def _complete_all(self) -> ReturningUpdate[Any]:
+        """Return the completion of several attempts at once."""
+        jobs = self._columns
+        running = self._locked(select(jobs.id).where(self.has_id, *self._owned(fenced=True)))
+        return (
+            self._writing(**self._ended(COMPLETED), percent_complete=literal_column("100"))
+            .where(jobs.id.in_(select(running.c.id)), *self._owned(fenced=True))
+            .returning(jobs.id)
+        )
+
+    def _purge(self) -> Any:
+        """Return the removal of up to `most_` jobs that ended before `before_` and are no part of a batch."""
+        jobs, before = self._columns, self._database.after("before_")
+        expired = self._locked(
+            select(jobs.id)
+            .where(
+                jobs.completed_at < before,
+                jobs.last_updated_at < before,
+                jobs.batch_id.is_(None),
+                jobs.type.in_(bindparam("types_", expanding=True)),
+            )
+            .order_by(jobs.completed_at)
+            .limit(bindparam("most_"))
+        )
+        return delete(self._jobs).where(jobs.id.in_(select(expired.c.id))).returning(jobs.id)
 
     @staticmethod
     def _locked(rows: Select[Any]) -> CTE:
