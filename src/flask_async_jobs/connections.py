@@ -10,7 +10,7 @@ from sqlalchemy import Engine, QueuePool, event
 
 from flask_async_jobs.errors import StorageUnavailable
 
-LONGEST_WAIT: Final = 5.0
+LONGEST_WAIT: Final = 3.0
 """Seconds: a request is answered within ten, whatever the pool's own timeout is."""
 
 _RECHECK: Final = 0.05

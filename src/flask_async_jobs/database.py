@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -17,6 +19,7 @@ from sqlalchemy import (
     Function,
     Interval,
     Row,
+    Select,
     String,
     bindparam,
     exc,
@@ -28,10 +31,12 @@ from sqlalchemy import (
 from flask_async_jobs.connections import LONGEST_WAIT, Gate
 from flask_async_jobs.errors import ConfigurationError, StorageUnavailable
 from flask_async_jobs.models import Identifier, Instant
+from flask_async_jobs.watchdog import Watchdog
 
 Clock = Callable[[], datetime]
 """A callable that gives the current instant, aware."""
 
+STALE_LIMIT: Final = 1.0
 UPGRADE: Final = "flask async-jobs db upgrade"
 
 _log = logging.getLogger("flask_async_jobs")
@@ -67,6 +72,7 @@ class Database:
         self._trouble: str | None = None
         self.gate = Gate(engine)
         self._spare = threading.Semaphore()
+        self._watchdog = None if self.is_sqlite else Watchdog()
 
     @property
     def is_memory(self) -> bool:
@@ -121,9 +127,18 @@ class Database:
                 unknown. It is logged once, until the database answers again.
         """
         self.gate.wait(wait)
+        bound = self._bound(parameters, durations)
+        begun = time.monotonic()
         try:
-            with self._autocommit.begin() as connection:
-                rows = connection.execute(statement, self._bound(parameters, durations)).all()
+            try:
+                rows = self._execute(statement, bound)
+            except exc.DBAPIError as error:
+                # A pool may hold connections from before a restart; a read that met one at once is asked again.
+                if not (error.connection_invalidated and isinstance(statement, Select)):
+                    raise
+                if time.monotonic() - begun > STALE_LIMIT:
+                    raise
+                rows = self._execute(statement, bound)
         except _unavailable as error:
             self._report(error)
             raise StorageUnavailable("the database cannot be asked at the moment") from error
@@ -131,6 +146,13 @@ class Database:
             self._trouble = None
             _log.info("the database answers again")
         return rows
+
+    def _execute(self, statement: Executable, bound: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        with self._autocommit.begin() as connection, self._watched(connection):
+            return connection.execute(statement, bound).all()
+
+    def _watched(self, connection: Connection) -> AbstractContextManager[None]:
+        return nullcontext() if self._watchdog is None else self._watchdog.watch(connection)
 
     def try_to_run(
         self,
@@ -184,7 +206,7 @@ class Database:
             return self.run(statement, parameters)
         self.gate.wait()
         try:
-            with self.engine.begin() as connection:
+            with self.engine.begin() as connection, self._watched(connection):
                 return self._locked(connection, locks, statement, parameters)
         except _unavailable as error:
             self._report(error)

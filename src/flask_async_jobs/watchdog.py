@@ -1,0 +1,86 @@
+"""Ending statements that a dead network would keep waiting for ever."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+STATEMENT_LIMIT: Final = 6.0
+"""Seconds: every statement of the library is short, and a request is answered within ten."""
+
+_INTERVAL: Final = 0.5
+
+_log = logging.getLogger("flask_async_jobs")
+
+
+class Watchdog:
+    """Breaks the connection of a statement that takes longer than `limit` seconds.
+
+    A peer that vanished without a word answers nothing, and a driver waits for it as long as the kernel does.
+    Shutting the socket makes the driver raise, and the pool drop the connection. One daemon thread, which sleeps
+    while no statement runs, and starts with the first.
+    """
+
+    def __init__(self, limit: float = STATEMENT_LIMIT) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._running: dict[int, tuple[float, Any]] = {}
+        self._busy = threading.Event()
+        self._thread_of: int | None = None
+
+    @contextmanager
+    def watch(self, connection: Connection) -> Iterator[None]:
+        """Watch over the statements inside the block."""
+        key = id(connection)
+        driver = connection.connection.driver_connection
+        with self._lock:
+            self._running[key] = (time.monotonic() + self._limit, driver)
+        if not self._busy.is_set():
+            self._start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._running[key]
+
+    def _start(self) -> None:
+        with self._lock:
+            self._busy.set()
+            if self._thread_of != os.getpid():
+                self._thread_of = os.getpid()
+                threading.Thread(target=self._look, name="async-jobs-watchdog", daemon=True).start()
+
+    def _look(self) -> None:
+        pause = threading.Event()
+        while True:
+            self._busy.wait()
+            pause.wait(_INTERVAL)
+            with self._lock:
+                if not self._running:
+                    self._busy.clear()
+                now = time.monotonic()
+                for key, (deadline, driver) in self._running.items():
+                    if deadline <= now:
+                        self._running[key] = (math.inf, driver)
+                        self._break(driver)
+
+    @staticmethod
+    def _break(driver: Any) -> None:
+        try:
+            with socket.socket(fileno=os.dup(driver.fileno())) as end:
+                end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # closed already
+        except Exception:  # a driver of another kind; its statement goes on
+            _log.exception("a statement takes too long, and its connection cannot be broken")
+            return
+        _log.error("a statement took longer than %s s; its connection is broken", STATEMENT_LIMIT)
