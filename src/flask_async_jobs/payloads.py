@@ -68,8 +68,8 @@ def fingerprint(value: Any) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the SHA-256 of `text` in 64 hexadecimal digits."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    """Return 128 bits of the SHA-256 of `text` in 32 hexadecimal digits: keys stand in rows and indexes."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def number(text: str) -> int:

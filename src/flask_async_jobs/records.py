@@ -16,13 +16,13 @@ from flask_async_jobs.states import JobError, JobStatus, JobView
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """A submission that is ready to be stored."""
+    """A submission that is ready to be stored; without a payload it needs no fingerprint."""
 
     job_id: UUID
     type: str
     owner: str
     work_key: str
-    fingerprint: str
+    fingerprint: str | None
     coalescing_key: str | None = None
     idempotency_key: str | None = None
     payload: str | None = None

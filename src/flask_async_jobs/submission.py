@@ -192,7 +192,7 @@ class Submissions:
             type=handler.type,
             owner=owner,
             work_key=work_key,
-            fingerprint=payload.fingerprint,
+            fingerprint=None if payload.text is None else payload.fingerprint,
             coalescing_key=work_key if coalesces else None,
             idempotency_key=idempotency_key,
             payload=payload.text,
@@ -235,7 +235,8 @@ class Submissions:
 
     @staticmethod
     def _replayed(stored: Stored, new: NewJob) -> Submission:
-        fingerprint = stored.fingerprint or payloads.fingerprint({})
-        if stored.view.type != new.type or fingerprint != new.fingerprint:
+        nothing = payloads.fingerprint({})
+        same_payload = (stored.fingerprint or nothing) == (new.fingerprint or nothing)
+        if stored.view.type != new.type or not same_payload:
             raise IdempotencyKeyConflict("this key was used for another type or another payload; send a new key")
         return Submission(stored.view, Disposition.REPLAYED)

@@ -109,15 +109,9 @@ def test_a_database_that_turned_read_only_answers_503_and_goes_on_later(jobs, po
 def set_read_only(engine, name, on):
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("SET default_transaction_read_only = off"))
-        connection.execute(
-            text(f"ALTER DATABASE {name} SET default_transaction_read_only = {'on' if on else 'off'}")
-        )
-        connection.execute(
-            text(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :n AND pid <> pg_backend_pid()"
-            ),
-            {"n": name},
-        )
+        state = "on" if on else "off"
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = {state}"))
+        connection.execute(text(KILL_THE_OTHERS))
 
 
 def test_a_backend_that_is_killed_costs_one_answer_at_most(jobs, postgres_url):

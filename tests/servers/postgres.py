@@ -68,11 +68,12 @@ class PostgresServer(Databases):
 
     It is as careless with its disk as it may be, survives `kill` and `restart` with all committed rows under
     the same URL, and dies with the test run (on Linux, if started from the main thread). As a context manager
-    it is started and, at the end, stopped and deleted; `home` is its directory.
+    it is started and, at the end, stopped and deleted; `home` is its directory. Server `options` replace those.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, **options: str) -> None:
         super().__init__("postgresql://postgres@127.0.0.1/postgres")
+        self._options = {**OPTIONS, **options}
         self._account = server_account()
         self.home: Path | None = None
         self._bin = Path()
@@ -162,7 +163,7 @@ class PostgresServer(Databases):
 
     def _launch(self) -> subprocess.Popen[bytes]:
         assert self.home is not None
-        options = dict(OPTIONS, listen_addresses="127.0.0.1", port=str(self._url.port))
+        options = dict(self._options, listen_addresses="127.0.0.1", port=str(self._url.port))
         if has_extension(self._bin, "pg_stat_statements"):
             options["shared_preload_libraries"] = "pg_stat_statements"
         settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
