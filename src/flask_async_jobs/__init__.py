@@ -18,6 +18,7 @@ from flask_async_jobs.errors import (
     TooManyActive,
     UnknownType,
 )
+from flask_async_jobs.events import JobEvent
 from flask_async_jobs.extension import AsyncJobs, SubmittedJob
 from flask_async_jobs.handlers import JobContext, JobReporter
 from flask_async_jobs.policy import DefaultJobPolicy, JobPolicy
@@ -40,6 +41,7 @@ __all__ = [
     "JobCancelled",
     "JobContext",
     "JobError",
+    "JobEvent",
     "JobFailed",
     "JobPolicy",
     "JobReporter",

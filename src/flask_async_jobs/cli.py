@@ -6,9 +6,11 @@ Exit codes: 0 done, 1 failed, cancelled or ended before, 2 usage or not found, 3
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
-import time
+from contextlib import closing
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,10 +22,12 @@ from flask_async_jobs.cli_db import db
 from flask_async_jobs.cli_errors import ENDED_OTHERWISE, STILL_RUNNING, USAGE, ReportingGroup, fail
 from flask_async_jobs.config import Refused, duration
 from flask_async_jobs.ddl import ddl
+from flask_async_jobs.events import follow
 from flask_async_jobs.instance import Instance
 from flask_async_jobs.states import CancelResult, JobStatus, JobView, uuid_form
 from flask_async_jobs.submission import accept_payload, checked_owner, read_idempotency_key
 
+_HEARTBEAT = 3_600.0
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 
 
@@ -96,7 +100,9 @@ def submit(
         owner=checked_owner(owner),
         force=force,
     )
-    job = submission.job if wait is None else _wait(instance, submission.job, wait)
+    job = submission.job
+    if wait is not None:
+        job = instance.wait(job.job_id, _ended, timedelta(seconds=wait), capped=False) or job
     if as_json:
         click.echo(json.dumps({**_as_dict(job), "disposition": submission.disposition}))
     else:
@@ -118,6 +124,24 @@ def status(job_id: UUID, as_json: bool) -> None:
         return
     for name, value in _as_dict(job).items():
         click.echo(f"{name}: {value}")
+
+
+@async_jobs_commands.command()
+@click.argument("job_id", metavar="ID", type=JobId())
+def watch(job_id: UUID) -> None:
+    """Follow a job to its end, with a progress bar; exits by how it ended."""
+    instance = _instance()
+    with closing(instance.watcher.subscribe(job_id, capped=False)) as subscription:
+        job = instance.find(job_id)
+        if job is None:
+            fail(f"there is no job {job_id}", USAGE)
+        with click.progressbar(length=100, label=job.type, show_eta=False) as bar:
+            for event in follow(subscription, job, math.inf, _HEARTBEAT):
+                if event is not None:
+                    job = event.job
+                    bar.update((job.percent_complete or 0) - bar.pos)
+    click.echo(job.status)
+    _exit_by(job)
 
 
 @async_jobs_commands.command()
@@ -206,14 +230,8 @@ def worker() -> None:
     instance.stop()
 
 
-def _wait(instance: Instance, job: JobView, seconds: float) -> JobView:
-    """Ask for the state of a job again and again until it has ended or `seconds` have passed."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not job.status.is_terminal and (left := deadline - time.monotonic()) > 0:
-        pause.wait(min(left, instance.settings.sse_poll_interval.total_seconds()))
-        job = instance.find(job.job_id) or job
-    return job
+def _ended(job: JobView) -> bool:
+    return job.status.is_terminal
 
 
 def _exit_by(job: JobView) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar, Unpack
@@ -13,15 +14,16 @@ from flask_smorest import Api
 from sqlalchemy import MetaData
 
 from flask_async_jobs import models, payloads
+from flask_async_jobs.api.answers import accepted
 from flask_async_jobs.api.documents import add_routes
 from flask_async_jobs.api.urls import urls_of
-from flask_async_jobs.api.views import accepted
 from flask_async_jobs.cli import async_jobs_commands
 from flask_async_jobs.config import Refused, Settings, duration
 from flask_async_jobs.database import Clock
 from flask_async_jobs.dispatcher import Dispatcher
 from flask_async_jobs.engines import EngineSource, engine_source
 from flask_async_jobs.errors import ConfigurationError, InvalidPayload
+from flask_async_jobs.events import JobEvent, follow
 from flask_async_jobs.handlers import JobReporter
 from flask_async_jobs.instance import Instance, OwnerLoader, RepositorySource
 from flask_async_jobs.options import HandlerKeywords
@@ -38,6 +40,7 @@ from flask_async_jobs.submission import (
 )
 
 EXTENSION = "async_jobs"
+_HEARTBEAT = 3_600.0
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -255,6 +258,37 @@ class AsyncJobs:
         if known is None:
             return CancelResult.NOT_FOUND
         return _current(self).cancel(known, _scope(owner), session)[0]
+
+    def wait(self, job_id: UUID | str, timeout: timedelta | str | float) -> JobView | None:
+        """Return the job when it has ended, or as it stands after `timeout`; None if there is no such job.
+
+        Holds no connection; waits with all other waiters and streams of the process on one query an interval.
+
+        Args:
+            job_id: The job.
+            timeout: A `timedelta`, ISO 8601 text or seconds.
+        """
+        known, limit = _known(job_id), _duration("timeout", timeout)
+        if known is None or limit is None:
+            return None
+        _current(self).wait(known, lambda job: job.status.is_terminal, limit, capped=False)
+        return self.get(known)
+
+    def watch(self, job_id: UUID | str) -> Iterator[JobEvent]:
+        """Give the state of a job as an event, and each change of it until it has ended; nothing if there is none.
+
+        Holds no connection between two events. Closing the iterator gives its place back.
+        """
+        instance, known = _current(self), _known(job_id)
+        if known is None:
+            return
+        subscription = instance.watcher.subscribe(known, capped=False)
+        try:
+            job = instance.find(known)
+            if job is not None:
+                yield from (event for event in follow(subscription, job, math.inf, _HEARTBEAT) if event)
+        finally:
+            subscription.close()
 
     def reporter(self, job_id: UUID | str, execution_token: UUID | str | None = None) -> JobReporter:
         """Return what reports the outcome of a detached job.

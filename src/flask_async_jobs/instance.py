@@ -20,6 +20,7 @@ from flask_async_jobs.contexts import handler_context, watch_sessions
 from flask_async_jobs.database import Clock
 from flask_async_jobs.dispatcher import Bounded, Dispatcher, ThreadDispatcher
 from flask_async_jobs.errors import ConfigurationError, OwnerRequired
+from flask_async_jobs.events import Subscription, TooManyStreams, Watcher, wait_until
 from flask_async_jobs.executor import Executor
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.purge import Purge
@@ -125,6 +126,18 @@ class Instance:
             return self._repository_source
         return self._repository_source(self.engine, schema=self.settings.schema, clock=self._clock)
 
+    def _new_watcher(self) -> Watcher:
+        settings = self.settings
+        watcher = Watcher(
+            self.repository,
+            interval=settings.sse_poll_interval,
+            most=settings.sse_max_streams,
+            most_of_a_job=settings.sse_max_subscribers,
+            pending=settings.sse_max_pending_events,
+        )
+        self.repository.changed = watcher.changed
+        return watcher
+
     def _new_recovery(self) -> Recovery:
         return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)
 
@@ -132,6 +145,11 @@ class Instance:
     def purge(self) -> Purge:
         """The pass over jobs whose retention is over."""
         return self._once("purge", lambda: Purge(self.repository, self.registry.rules, self.settings.retention))
+
+    @property
+    def watcher(self) -> Watcher:
+        """What follows jobs in this process."""
+        return self._once("watcher", self._new_watcher)
 
     # Operations (see `api.service.JobService`)
 
@@ -211,6 +229,27 @@ class Instance:
         job = repository.find(job_id, owner)
         return (CancelResult.ALREADY_TERMINAL if job else CancelResult.NOT_FOUND), job
 
+    def wait(
+        self, job_id: UUID, until: Callable[[JobView], bool], timeout: timedelta, *, capped: bool = True
+    ) -> JobView | None:
+        """Return the first state that satisfies `until` or is terminal, or the last one after `timeout`.
+
+        None: there is no such job, or `capped` and no place to wait in.
+        """
+        try:
+            subscription = self.watcher.subscribe(job_id, capped=capped)
+        except TooManyStreams:
+            return None
+        try:
+            job = self.find(job_id)
+            return job and wait_until(subscription, job, until, timeout.total_seconds())
+        finally:
+            subscription.close()
+
+    def subscribe(self, job_id: UUID) -> Subscription:
+        """Take a place for a stream; see `Watcher.subscribe`."""
+        return self.watcher.subscribe(job_id, stream=True)
+
     def owner_of_request(self) -> str | None:
         """Return who makes the current request, by the application's `owner_loader`.
 
@@ -277,6 +316,8 @@ class Instance:
         """Drain this process: no new claims, `timeout` for running handlers. Returns whether all ended."""
         with self._lock:
             running, self._running = self._running, None
+            if watcher := self._made.pop("watcher", None):
+                watcher.stop()
             if running is None or running.pid != os.getpid():
                 return True
             return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)

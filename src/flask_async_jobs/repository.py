@@ -6,7 +6,7 @@ does not come back means: refused, and nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
@@ -37,6 +37,7 @@ class JobRepository:
 
     Attributes:
         refused: How many writes of attempts were refused, because the attempt no longer was the running one.
+        changed: Called after every write that took effect; must return at once.
     """
 
     def __init__(self, engine: Engine, *, schema: str | None = None, clock: Clock | None = None) -> None:
@@ -45,6 +46,7 @@ class JobRepository:
         self._capped: dict[tuple[str, ...], Any] = {}
         self._schema = schema
         self.refused = Tally()
+        self.changed: Callable[[], None] = _nobody_listens
 
     def within(self, connection: Connection) -> Self:
         """Return this repository in the transaction of `connection`.
@@ -126,6 +128,11 @@ class JobRepository:
         rows = self.database.run(statement, parameters)
         return view_of(rows[0]) if rows else None
 
+    def find_all(self, job_ids: Collection[UUID]) -> dict[UUID, JobView]:
+        """Return those of these jobs that there are, in one statement."""
+        rows = self.database.run(self.statements.by_id, {"ids_": self.database.spelled(*job_ids)})
+        return {job.job_id: job for job in map(view_of, rows)}
+
     def result_of(self, job_id: UUID) -> str | None:
         """Return the stored result as JSON text, or None."""
         rows = self.database.run(self.statements.result, {"ids_": self.database.spelled(job_id)})
@@ -166,7 +173,7 @@ class JobRepository:
             "detached_": [r.type for r in rules if r.detached],
             "most_": limit,
         }
-        rows = self.database.run(self.statements.claim, parameters, {"lease_": lease})
+        rows = self._told(self.database.run(self.statements.claim, parameters, {"lease_": lease}))
         return [claim_of(row) for row in sorted(rows, key=lambda row: (row.available_at, row.created_at))]
 
     def renew(self, claims: Collection[Claim], lease: timedelta) -> int:
@@ -194,6 +201,11 @@ class JobRepository:
         rows = self.database.run(statement, parameters, durations)
         if not rows:
             self.refused.add()
+        return self._told(rows)
+
+    def _told(self, rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
+        if rows:
+            self.changed()
         return rows
 
     # Reports of the running attempt
@@ -209,7 +221,7 @@ class JobRepository:
         rows = self.database.try_to_run(statement, parameters, {"lease_": lease}, PROGRESS_LIMIT)
         if rows is not None and not rows:
             self.refused.add()
-        return rows is None or bool(rows)
+        return rows is None or bool(self._told(rows))
 
     def mark_effect_started(self, job_id: UUID, execution_token: UUID | None) -> bool:
         """Record that the job began to have effects; the first instant stays. False: refused."""
@@ -239,7 +251,7 @@ class JobRepository:
             "ids_": self.database.spelled(*(claim.job_id for claim in claims)),
             "tokens_": self.database.spelled(*(claim.execution_token for claim in claims)),
         }
-        return {row[0] for row in self.database.run(self.statements.complete_all, parameters)}
+        return {row[0] for row in self._told(self.database.run(self.statements.complete_all, parameters))}
 
     def fail(self, job_id: UUID, execution_token: UUID | None, error: JobError) -> datetime | None:
         """Record that the attempt failed; fenced like `complete`."""
@@ -251,7 +263,7 @@ class JobRepository:
     def cancel(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:
         """Cancel an active job, whoever runs it. None: unknown, another owner's, or already terminal."""
         statement, parameters = self._scoped(self.statements.cancel, self.statements.cancel_owned, job_id, owner)
-        rows = self.database.run(statement, parameters)
+        rows = self._told(self.database.run(statement, parameters))
         return view_of(rows[0]) if rows else None
 
     # Recovery
@@ -286,7 +298,7 @@ class JobRepository:
         PENDING again while attempts are left, otherwise FAILED. Returns the new state of those that were taken.
         """
         parameters = {"ids_": self.database.spelled(*job_ids), "types_": names(rules), "mine_": list(mine)}
-        rows = self.database.run(self.statements.recover(rules), parameters, silences(rules, silent))
+        rows = self._told(self.database.run(self.statements.recover(rules), parameters, silences(rules, silent)))
         return {row.id: JobStatus(row.status) for row in rows}
 
     def purge(self, rules: Sequence[TypeRules], older_than: timedelta, limit: int) -> int:
@@ -310,3 +322,7 @@ class JobRepository:
         if isinstance(owner, AnyOwner):
             return anyone, parameters
         return owned, {**parameters, "owner_": owner}
+
+
+def _nobody_listens() -> None:
+    """Do nothing."""

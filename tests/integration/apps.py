@@ -38,7 +38,9 @@ class ListingSchema(Schema):
     """What `listing` takes."""
 
     value = fields.Raw(required=True, allow_none=True)
-    rooms = fields.Integer()
+    rooms = fields.Integer(
+        strict=True,
+    )
 
 
 class TestJobs(AsyncJobs):

@@ -8,6 +8,9 @@ from sqlalchemy import Engine
 
 from flask_async_jobs import AsyncJobs
 
+made: list[tuple[AsyncJobs, Flask]] = []
+"""What a test has made; `conftest` stops it."""
+
 
 def application(jobs: AsyncJobs, engine: Engine, init=None, **settings) -> Flask:
     """Return an application on `engine` with quick settings."""
@@ -15,6 +18,7 @@ def application(jobs: AsyncJobs, engine: Engine, init=None, **settings) -> Flask
     quick = {"PROCESSING_POLL_INTERVAL": 0.1, "RECOVERY_SCAN_INTERVAL": "PT1H", "SHUTDOWN_TIMEOUT": 5}
     app.config.update({f"ASYNC_JOBS_{name}": value for name, value in {**quick, **settings}.items()})
     jobs.init_app(app, engine=engine, **(init or {}))
+    made.append((jobs, app))
     return app
 
 

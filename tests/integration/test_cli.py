@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from click.testing import Result
@@ -241,3 +242,11 @@ def test_the_schema_makes_tables_that_work(empty: Site, empty_database_url: str)
     engine.dispose()
     assert "async_jobs" in table_names(empty_database_url)
     assert empty.status(empty.submit()).json["status"] == "PENDING"
+
+
+def test_watch_follows_a_job_to_its_end_and_exits_by_it(busy: Site) -> None:
+    for type, code, status in (("quick", 0, "COMPLETED"), ("refused", 1, "FAILED")):
+        result = call(busy, "watch", busy.submit(type))
+        assert result.exit_code == code
+        assert result.stdout.splitlines()[-1] == status
+    assert call(busy, "watch", str(uuid4())).exit_code == 2

@@ -32,6 +32,13 @@ def reply(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str]
     return _response(body, status, headers or {}, "application/json")
 
 
+def not_modified(headers: Mapping[str, str]) -> Response:
+    """Return the answer to one who knows the current state."""
+    response = Response(status=304, headers={**headers, "Cache-Control": "no-store"})
+    del response.headers["Content-Type"]
+    return response
+
+
 def problem_reply(problem: Problem, instance: str | None = None) -> Response:
     """Return a problem document about `instance`, by default the path that was asked for."""
     where = instance or quote(request.root_path.rstrip("/") + request.path, safe="/:@!$&'()*+,;=~-._")

@@ -15,53 +15,17 @@ from marshmallow import Schema
 from werkzeug.routing import Rule
 
 from flask_async_jobs.api.examples import problem_example
+from flask_async_jobs.api.headers import ALLOW, NO_STORE, RETRY_AFTER, SUBMISSION_HEADERS
 from flask_async_jobs.api.problems import MEDIA_TYPE, TITLES
 from flask_async_jobs.api.schemas import AsyncJobProblemSchema
 from flask_async_jobs.registry import Handler
 
 View = Callable[..., Any]
 
-NO_STORE: Final = {"Cache-Control": {"description": "`no-store`", "schema": {"type": "string"}}}
-RETRY_AFTER: Final = {
-    "Retry-After": {
-        "description": "Seconds after which to ask again, while the job is active.",
-        "schema": {"type": "integer", "minimum": 1},
-    }
-}
-EXPIRES: Final = {
-    "Expires": {
-        "description": "Until when the job can be read (an HTTP date).",
-        "schema": {"type": "string"},
-    }
-}
-LOCATION: Final = {
-    "Location": {"description": "The status URL.", "schema": {"type": "string", "format": "uri"}},
-    "Operation-Location": {
-        "description": "The operation URL.",
-        "schema": {"type": "string", "format": "uri"},
-    },
-}
-ALLOW: Final = {"Allow": {"description": "The methods of this path.", "schema": {"type": "string"}}}
 ANYWHERE: Final = ("owner-required", "not-found", "method-not-allowed", "storage-unavailable", "internal-error")
 """The problems that every route may answer with."""
 
 _extra_headers: Final = {405: ALLOW, 429: RETRY_AFTER, 503: RETRY_AFTER}
-_submission_headers: Final = [
-    {
-        "in": "header",
-        "name": "Idempotency-Key",
-        "description": "1 to 255 visible ASCII characters. The same key and work give the same job.",
-        "required": False,
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
-    },
-    {
-        "in": "header",
-        "name": "Cache-Control",
-        "description": "`no-cache`: run, even if the work completed within the freshness window.",
-        "required": False,
-        "schema": {"type": "string"},
-    },
-]
 
 
 class JobsBlueprint(Blueprint):  # type: ignore[misc]
@@ -100,7 +64,7 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
     def describe(self, handler: Handler, view: View, *, api: Api, app: flask.Flask, path: str) -> None:
         """Add the operation that submits a job of one type; its text is the handler's docstring."""
         about = deepcopy(view._apidoc)  # type: ignore[attr-defined]
-        parameters: list[dict[str, Any]] = deepcopy(_submission_headers)
+        parameters: list[dict[str, Any]] = deepcopy(SUBMISSION_HEADERS)
         parameters[0]["required"] = handler.options.require_idempotency_key
         if handler.options.payload_schema is not None:
             _name_component(api, handler.options.payload_schema, f"{handler.type}.payload")

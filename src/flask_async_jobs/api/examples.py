@@ -52,3 +52,8 @@ FAILURE: Final = {
     "completedAt": "2026-06-03T22:00:07Z",
 }
 CONFLICT: Final = problem_example("already-terminal", jobId=_ID, jobStatus="COMPLETED")
+EVENTS: Final = (
+    f': ok\nretry: 2000\nevent: status\nid: 1\ndata: {{"jobId": "{_ID}", "status": "PENDING", '
+    f'"percentComplete": null, "lastUpdatedAt": "2026-06-03T22:00:00Z"}}\n\n'
+    f'event: complete\nid: 4\ndata: {{"jobId": "{_ID}", "lastUpdatedAt": "2026-06-03T22:00:09Z"}}\n\n'
+)

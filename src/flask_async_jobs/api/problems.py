@@ -42,6 +42,8 @@ TITLES: Final[Mapping[str, tuple[int, str]]] = {
     "job-failed": (422, "Job failed"),
     "too-many-active": (429, "Too many active jobs"),
     "saturated": (429, "Every slot is taken"),
+    "too-many-subscribers": (429, "Too many streams of this job"),
+    "too-many-streams": (503, "Too many streams"),
     "storage-unavailable": (503, "Storage unavailable"),
     "owner-required": (401, "Owner required"),
     "internal-error": (500, "Internal error"),

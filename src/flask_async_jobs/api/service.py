@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import UUID
 
 from flask_async_jobs.config import Settings
+from flask_async_jobs.events import Subscription
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.states import AnyOwner, CancelResult, JobView
@@ -50,6 +52,17 @@ class JobService(Protocol):
 
     def find(self, job_id: UUID, owner: str | AnyOwner) -> JobView | None:
         """Return a job, or None if it is unknown or another owner's."""
+        ...
+
+    def wait(self, job_id: UUID, until: Callable[[JobView], bool], timeout: timedelta) -> JobView | None:
+        """Return the first state that satisfies `until` or is terminal, or the last one after `timeout`.
+
+        None: there is no place to wait in.
+        """
+        ...
+
+    def subscribe(self, job_id: UUID) -> Subscription:
+        """Take a place for a stream; raises what `Watcher.subscribe` does."""
         ...
 
     def cancel(self, job_id: UUID, owner: str | AnyOwner) -> tuple[CancelResult, JobView | None]:

@@ -8,9 +8,22 @@ from collections.abc import Callable
 from flask import Response, request
 
 from flask_async_jobs.api import replies
-from flask_async_jobs.api.boundary import answering, other_method, problem_reply, reply
-from flask_async_jobs.api.describe import EXPIRES, LOCATION, NO_STORE, RETRY_AFTER, JobsBlueprint, View
-from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, FAILURE, OPERATION, STATUS
+from flask_async_jobs.api.answers import accepted, awaited, state_of, status
+from flask_async_jobs.api.boundary import answering, other_method, reply
+from flask_async_jobs.api.describe import JobsBlueprint, View
+from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, FAILURE, OPERATION, STATUS
+from flask_async_jobs.api.headers import (
+    APPLIED,
+    ETAG,
+    EXPIRES,
+    IF_NONE_MATCH,
+    LAST_EVENT_ID,
+    LOCATION,
+    NO_STORE,
+    PREFER,
+    RETRY_AFTER,
+    STREAM_HEADERS,
+)
 from flask_async_jobs.api.problems import MEDIA_TYPE, Problem, ProblemRaised
 from flask_async_jobs.api.requests import (
     JOB_NOT_FOUND,
@@ -27,9 +40,9 @@ from flask_async_jobs.api.schemas import (
     AsyncJobStatusSchema,
 )
 from flask_async_jobs.api.service import JobService
-from flask_async_jobs.api.urls import JobUrls, urls_of
-from flask_async_jobs.states import CancelResult, JobStatus, JobView
-from flask_async_jobs.submission import Submission
+from flask_async_jobs.api.streams import events
+from flask_async_jobs.api.waiting import wait_of
+from flask_async_jobs.states import CancelResult, JobView
 
 NAME = "async_jobs"
 _exactly = {"strict_slashes": False, "merge_slashes": False}
@@ -46,32 +59,17 @@ def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
     return bp, submit
 
 
-def accepted(service: JobService, submission: Submission) -> Response:
-    """Return the 202 to a submission."""
-    job, urls = submission.job, _urls(submission.job)
-    body = replies.accepted_body(job, submission.disposition, urls)
-    return reply(body, 202, replies.accepted_headers(job, urls, service.policy))
-
-
-def status(service: JobService, job: JobView, code: int = 200) -> Response:
-    """Return the state of a job: 200, or the problem of a failed one."""
-    headers = replies.status_headers(job, service.policy)
-    if job.status is not JobStatus.FAILED:
-        return reply(replies.status_body(job), code, headers)
-    urls = _urls(job)
-    response = problem_reply(replies.failure(job, urls), urls.status)
-    response.headers.update(headers)
-    return response
-
-
-def _urls(job: JobView) -> JobUrls:
-    urls = urls_of(job.job_id)
-    assert urls is not None, "the routes are registered, or this would not answer"
-    return urls
-
-
 def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
-    @bp.response(202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **NO_STORE})
+    @bp.response(
+        202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **APPLIED, **NO_STORE}
+    )
+    @bp.alt_response(
+        200,
+        schema=AsyncJobStatusSchema,
+        description="With `Prefer: wait`: the job has ended",
+        example=CANCELLED,
+        headers={**LOCATION, **EXPIRES, **ETAG, **APPLIED, **NO_STORE},
+    )
     @bp.problems(
         "unknown-type",
         "invalid-type",
@@ -83,6 +81,7 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
         "unsupported-media-type",
         "payload-too-large",
         "idempotency-key-conflict",
+        "job-failed",
         "too-many-active",
         "saturated",
     )
@@ -95,6 +94,9 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
             owner=service.owner_of_request() or "",
             force=wants_new_run(request),
         )
+        seconds = wait_of(request, service.settings.max_wait)
+        if seconds:
+            return awaited(service, submission, seconds)
         service.hold(submission)
         return accepted(service, submission)
 
@@ -111,14 +113,17 @@ def _found(service: JobService, text: str) -> JobView:
 
 def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     shown = {**EXPIRES, **RETRY_AFTER, **NO_STORE}
+    read = {**shown, **ETAG, **APPLIED}
 
     def state(job_id: str) -> Response:
         """Ask for the state of a job.
 
         `status` is PENDING, PROCESSING, COMPLETED or CANCELLED; a FAILED job is a problem document. While the job
         is active `Retry-After` says when to ask again, and `Expires` until when the job can be read.
+        `Prefer: wait=N` holds the answer until the state has changed from that of `If-None-Match`, or from the
+        current one.
         """
-        return status(service, _found(service, job_id))
+        return state_of(service, _found(service, job_id))
 
     def documented(view: View) -> View:
         view = bp.problems("job-not-found")(view)
@@ -128,12 +133,36 @@ def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View
             content_type=MEDIA_TYPE,
             description="The job failed",
             example=FAILURE,
-            headers={**EXPIRES, **NO_STORE},
+            headers={**EXPIRES, **NO_STORE, **APPLIED},
         )(view)
-        return answers(bp.response(200, AsyncJobStatusSchema, example=STATUS, headers=shown)(view))
+        view = bp.alt_response(304, description="The client knows the current state", headers=read)(view)
+        view = bp.response(200, AsyncJobStatusSchema, example=STATUS, headers=read)(view)
+        return answers(bp.doc(parameters=[PREFER, IF_NONE_MATCH])(view))
 
     bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented(state))
     bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented(state)))
+
+    @bp.route("/<job_id>/events", methods=["GET"], **_exactly)
+    @answers
+    @bp.response(
+        200,
+        {"type": "string"},
+        content_type="text/event-stream",
+        description="The stream",
+        example=EVENTS,
+        headers=STREAM_HEADERS,
+    )
+    @bp.alt_response(204, description="The client has seen the end", headers=STREAM_HEADERS)
+    @bp.doc(parameters=[LAST_EVENT_ID])
+    @bp.problems("job-not-found", "too-many-subscribers", "too-many-streams")
+    def get_events(job_id: str) -> Response:
+        """Follow a job as server-sent events.
+
+        A snapshot of the state, then each change until the job has ended; then the server closes. The id of an
+        event is the revision: a reconnect whose `Last-Event-ID` is the id of the last event is answered 204, which
+        stops an `EventSource`; any other gets the snapshot again.
+        """
+        return events(service, _found(service, job_id))
 
     @bp.route("/<job_id>/operation", methods=["GET"], **_exactly)
     @answers
