@@ -1,4 +1,4 @@
-"""Runs the library's versions for this repository: `alembic upgrade heads`, with `DATABASE_URL` or a local SQLite file.
+"""Runs the library's versions for this repository: `alembic upgrade heads`, on `DATABASE_URL` or a SQLite file.
 
 `alembic revision --autogenerate -m "…"` writes the next version; it compares neither CHECKs nor the conditions of
 indexes, so those are added by hand, and `tests/integration/test_migrations.py` compares the catalogues.
@@ -6,9 +6,9 @@ indexes, so those are added by hand, and `tests/integration/test_migrations.py` 
 
 import os
 
+from alembic import context
 from sqlalchemy import create_engine
 
-from alembic import context
 from flask_async_jobs.models import metadata_for
 
 engine = create_engine(os.environ.get("DATABASE_URL", "sqlite:///development.sqlite"))
