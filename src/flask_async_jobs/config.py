@@ -200,6 +200,11 @@ class Settings:
                 f"ASYNC_JOBS_URL_PREFIX, _BATCHES_URL_PREFIX and _DOCS_URL_PREFIX are {', '.join(prefixes)}: "
                 "none may lie within another; for example '/jobs', '/batches' and '/docs'"
             )
+        if self.signed_urls:
+            raise ConfigurationError(
+                "ASYNC_JOBS_SIGNED_URLS is True: this version signs no URLs, and would hand out unsigned ones; "
+                "for example False, with an owner_loader"
+            )
         if self.sse_heartbeat > self.retention:
             raise ConfigurationError(
                 f"ASYNC_JOBS_SSE_HEARTBEAT is {self.sse_heartbeat}, longer than ASYNC_JOBS_RETENTION "
