@@ -19,11 +19,12 @@ from flask_async_jobs.errors import (
     UnknownType,
 )
 from flask_async_jobs.events import JobEvent
-from flask_async_jobs.extension import AsyncJobs, SubmittedJob
+from flask_async_jobs.extension import AsyncJobs
 from flask_async_jobs.handlers import JobContext, JobReporter
 from flask_async_jobs.policy import DefaultJobPolicy, JobPolicy
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.states import ANY_OWNER, CancelResult, Disposition, JobError, JobStatus, JobView
+from flask_async_jobs.submitted import SubmittedJob
 
 __all__ = [
     "ANY_OWNER",

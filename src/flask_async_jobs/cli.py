@@ -25,7 +25,7 @@ from flask_async_jobs.ddl import ddl
 from flask_async_jobs.events import follow
 from flask_async_jobs.instance import Instance
 from flask_async_jobs.states import CancelResult, JobStatus, JobView, uuid_form
-from flask_async_jobs.submission import accept_payload, checked_owner, read_idempotency_key
+from flask_async_jobs.submission import WorkRequest, accept_payload, checked_owner, read_idempotency_key
 
 _HEARTBEAT = 3_600.0
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -94,11 +94,13 @@ def submit(
     instance = _instance()
     handler = instance.registry.get(type)
     submission = instance.submit(
-        handler,
-        accept_payload(handler, payload, instance.settings.payload_max_bytes),
-        idempotency_key=None if idempotency_key is None else read_idempotency_key(idempotency_key),
-        owner=checked_owner(owner),
-        force=force,
+        WorkRequest(
+            handler,
+            accept_payload(handler, payload, instance.settings.payload_max_bytes),
+            idempotency_key=None if idempotency_key is None else read_idempotency_key(idempotency_key),
+            owner=checked_owner(owner),
+            force=force,
+        )
     )
     job = submission.job
     if wait is not None:

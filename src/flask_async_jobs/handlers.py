@@ -41,7 +41,8 @@ class JobReporter:
     def progress(self, percent: float) -> bool:
         """Report how much is done, 0 to 100 (cut to a whole number), and that the worker lives.
 
-        A report that the database does not take within a second is dropped, and nothing is raised.
+        A report for which there is no connection, or on SQLite no writer's turn, within a second is dropped, and
+        nothing is raised.
 
         Raises:
             ValueError: `percent` is not a number from 0 to 100.

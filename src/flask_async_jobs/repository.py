@@ -18,8 +18,9 @@ from flask_async_jobs import payloads
 from flask_async_jobs.database import Clock, Database
 from flask_async_jobs.models import jobs_table
 from flask_async_jobs.records import Cap, Claim, Count, NewJob, Stored, Tally, TypeRules, claim_of, names, view_of
-from flask_async_jobs.statements import Statements, silences
+from flask_async_jobs.statements import Statements
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
+from flask_async_jobs.upkeep import silences
 
 PROGRESS_LIMIT: Final = 0.9
 """Seconds that a report of progress may take from its handler."""
@@ -214,7 +215,8 @@ class JobRepository:
         """Record how far the attempt is, and renew its lease if it has one.
 
         Writes only while the attempt is the running one; without a token, while any is. False: refused. A report
-        that the database does not take within a second is dropped, and True: the work is worth more than it.
+        for which there is no connection, or on SQLite no writer's turn, within a second is dropped, and True: the
+        work is worth more than it.
         """
         statement = self.statements.progress[execution_token is not None]
         parameters = {**self._attempt(job_id, execution_token), "percent_": percent}

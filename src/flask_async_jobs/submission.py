@@ -42,6 +42,27 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkRequest:
+    """What a submission asks for, checked in each of its parts.
+
+    Attributes:
+        handler: The handler of the type.
+        payload: What `accept_payload` returned.
+        idempotency_key: What `read_idempotency_key` returned.
+        owner: Who submits; `''` for nobody.
+        force: Skip the freshness window.
+        run_at: Not before this instant.
+    """
+
+    handler: Handler
+    payload: Payload
+    idempotency_key: str | None = None
+    owner: str = ""
+    force: bool = False
+    run_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """The answer to a submission: the job it stands for, and how it came by it."""
 
@@ -125,17 +146,7 @@ class Submissions:
         self._policy = policy
         self._settings = settings
 
-    def submit(
-        self,
-        handler: Handler,
-        payload: Payload,
-        *,
-        idempotency_key: str | None = None,
-        owner: str = "",
-        force: bool = False,
-        run_at: datetime | None = None,
-        room: bool = True,
-    ) -> Submission:
+    def submit(self, request: WorkRequest, *, room: bool = True) -> Submission:
         """Make sure that this work is done.
 
         A key that is taken answers with the job it created; a job that completed within the freshness window
@@ -143,12 +154,7 @@ class Submissions:
         statement unless freshness or a cap applies or a unique index refuses the job.
 
         Args:
-            handler: The handler of the type.
-            payload: What `accept_payload` returned.
-            idempotency_key: What `read_idempotency_key` returned.
-            owner: Who submits.
-            force: Skip the freshness window.
-            run_at: Not before this instant.
+            request: What is asked for.
             room: Whether a job may be created at all; an answer from another job is given all the same.
 
         Raises:
@@ -158,10 +164,13 @@ class Submissions:
             InvalidIdempotencyKey: The type requires a key and there is none.
             StorageUnavailable: The database cannot be asked. The job may exist if its commit was under way.
         """
-        if idempotency_key is None and handler.options.require_idempotency_key:
+        handler = request.handler
+        if request.idempotency_key is None and handler.options.require_idempotency_key:
             raise InvalidIdempotencyKey(f"the type {handler.type!r} requires an Idempotency-Key", missing=True)
-        new = self._new_job(handler, payload, idempotency_key, owner, run_at)
-        window = None if force else self._policy.freshness_window(handler.type, handler.options.freshness)
+        new = self._new_job(request)
+        window = None
+        if not request.force:
+            window = self._policy.freshness_window(handler.type, handler.options.freshness)
         if (window is not None or not room) and (stored := self._find_by_key(new)):
             return self._replayed(stored, new)
         if window is not None and (stored := self._repository.find_fresh(new.work_key, window)):
@@ -176,27 +185,21 @@ class Submissions:
         """Return the key of this work: what makes two submissions the same."""
         return payloads.digest("\0".join((handler.type, owner, fingerprint)))
 
-    def _new_job(
-        self,
-        handler: Handler,
-        payload: Payload,
-        idempotency_key: str | None,
-        owner: str,
-        run_at: datetime | None,
-    ) -> NewJob:
-        work_key = self.work_key(handler, owner, payload.fingerprint)
+    def _new_job(self, request: WorkRequest) -> NewJob:
+        handler, payload = request.handler, request.payload
+        work_key = self.work_key(handler, request.owner, payload.fingerprint)
         coalesce = handler.options.coalesce
         coalesces = self._settings.coalesce_in_flight if coalesce is None else coalesce
         return NewJob(
             job_id=uuid4(),
             type=handler.type,
-            owner=owner,
+            owner=request.owner,
             work_key=work_key,
             fingerprint=None if payload.text is None else payload.fingerprint,
             coalescing_key=work_key if coalesces else None,
-            idempotency_key=idempotency_key,
+            idempotency_key=request.idempotency_key,
             payload=payload.text,
-            run_at=run_at,
+            run_at=request.run_at,
         )
 
     def _caps(self, handler: Handler) -> list[Cap]:

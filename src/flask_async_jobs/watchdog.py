@@ -26,16 +26,15 @@ class Watchdog:
     """Breaks the connection of a statement that takes longer than `limit` seconds.
 
     A peer that vanished without a word answers nothing, and a driver waits for it as long as the kernel does.
-    Shutting the socket makes the driver raise, and the pool drop the connection. One daemon thread, which sleeps
-    while no statement runs, and starts with the first.
+    Shutting the socket makes the driver raise, and the pool drop the connection. One daemon thread, which starts
+    with a statement and ends when none has run for a moment.
     """
 
     def __init__(self, limit: float = STATEMENT_LIMIT) -> None:
         self._limit = limit
         self._lock = threading.Lock()
         self._running: dict[int, tuple[float, Any]] = {}
-        self._busy = threading.Event()
-        self._thread_of: int | None = None
+        self._looks = False
 
     @contextmanager
     def watch(self, connection: Connection) -> Iterator[None]:
@@ -44,29 +43,23 @@ class Watchdog:
         driver = connection.connection.driver_connection
         with self._lock:
             self._running[key] = (time.monotonic() + self._limit, driver)
-        if not self._busy.is_set():
-            self._start()
+            if not self._looks:
+                self._looks = True
+                threading.Thread(target=self._look, name="async-jobs-watchdog", daemon=True).start()
         try:
             yield
         finally:
             with self._lock:
                 del self._running[key]
 
-    def _start(self) -> None:
-        with self._lock:
-            self._busy.set()
-            if self._thread_of != os.getpid():
-                self._thread_of = os.getpid()
-                threading.Thread(target=self._look, name="async-jobs-watchdog", daemon=True).start()
-
     def _look(self) -> None:
         pause = threading.Event()
         while True:
-            self._busy.wait()
             pause.wait(_INTERVAL)
             with self._lock:
                 if not self._running:
-                    self._busy.clear()
+                    self._looks = False
+                    return
                 now = time.monotonic()
                 for key, (deadline, driver) in self._running.items():
                     if deadline <= now:

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
-from flask_async_jobs.events import TooManyStreams, TooManySubscribers, Watcher
+from flask_async_jobs.watcher import TooManyStreams, TooManySubscribers, Watcher
 from tests.integration.counting import counted
 from tests.integration.processes import application, running
 from tests.integration.stores import LEASE, claimed, edit, new_job

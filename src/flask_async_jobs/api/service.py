@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
 from flask_async_jobs.config import Settings
-from flask_async_jobs.events import Subscription
 from flask_async_jobs.policy import JobPolicy
-from flask_async_jobs.registry import Handler, HandlerRegistry
+from flask_async_jobs.registry import HandlerRegistry
 from flask_async_jobs.states import AnyOwner, CancelResult, JobView
-from flask_async_jobs.submission import Payload, Submission
+from flask_async_jobs.submission import Submission, WorkRequest
+from flask_async_jobs.watcher import Subscription
 
 
 class JobService(Protocol):
@@ -33,16 +33,7 @@ class JobService(Protocol):
         """The hints for clients."""
         ...
 
-    def submit(
-        self,
-        handler: Handler,
-        payload: Payload,
-        *,
-        idempotency_key: str | None = None,
-        owner: str = "",
-        force: bool = False,
-        run_at: datetime | None = None,
-    ) -> Submission:
+    def submit(self, request: WorkRequest) -> Submission:
         """Answer a submission and announce a job that was created."""
         ...
 

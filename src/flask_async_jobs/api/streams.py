@@ -10,8 +10,9 @@ from flask import Response, request
 from flask_async_jobs.api import sse
 from flask_async_jobs.api.problems import Problem, ProblemRaised
 from flask_async_jobs.api.service import JobService
-from flask_async_jobs.events import Subscription, TooManyStreams, TooManySubscribers, follow
+from flask_async_jobs.events import follow
 from flask_async_jobs.states import JobView
+from flask_async_jobs.watcher import Subscription, TooManyStreams, TooManySubscribers
 
 HEADERS = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 

@@ -43,6 +43,7 @@ from flask_async_jobs.api.service import JobService
 from flask_async_jobs.api.streams import events
 from flask_async_jobs.api.waiting import wait_of
 from flask_async_jobs.states import CancelResult, JobView
+from flask_async_jobs.submission import WorkRequest
 
 NAME = "async_jobs"
 _exactly = {"strict_slashes": False, "merge_slashes": False}
@@ -88,11 +89,13 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
     def submit(type: str) -> Response:
         handler = service.registry.get(type)
         submission = service.submit(
-            handler,
-            payload_of(request, handler, service.settings.payload_max_bytes),
-            idempotency_key=idempotency_key_of(request),
-            owner=service.owner_of_request() or "",
-            force=wants_new_run(request),
+            WorkRequest(
+                handler,
+                payload_of(request, handler, service.settings.payload_max_bytes),
+                idempotency_key=idempotency_key_of(request),
+                owner=service.owner_of_request() or "",
+                force=wants_new_run(request),
+            )
         )
         seconds = wait_of(request, service.settings.max_wait)
         if seconds:

@@ -1,0 +1,174 @@
+"""The life of one process: its dispatcher and its scheduler, from the start to the drain."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import weakref
+from datetime import timedelta
+from typing import Any
+
+from flask_async_jobs.contexts import handler_context, watch_sessions
+from flask_async_jobs.dispatcher import Bounded, Dispatcher, ThreadDispatcher
+from flask_async_jobs.errors import ConfigurationError
+from flask_async_jobs.executor import Executor
+from flask_async_jobs.parts import Parts
+from flask_async_jobs.scheduler import Scheduler
+
+_log = logging.getLogger("flask_async_jobs")
+
+
+class Process(Parts):
+    """The threads of one application in this process."""
+
+    def __init__(self, *parts: Any, dispatcher: Dispatcher | None = None, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self._given_dispatcher = dispatcher
+        self._running: _Running | None = None
+
+    def after_fork(self) -> None:
+        """Forget in a child process what belongs to its parent: threads, locks and connections."""
+        super().after_fork()
+        self._running = None
+
+    @property
+    def dispatcher(self) -> Dispatcher | None:
+        """The dispatcher that runs in this process, or None."""
+        running = self._running
+        return running.dispatcher if running and running.pid == os.getpid() else None
+
+    @property
+    def started(self) -> bool:
+        """Whether this process was started, and not a parent that it was forked from."""
+        running = self._running
+        return running is not None and running.pid == os.getpid()
+
+    def process_stats(self) -> dict[str, int]:
+        """Return the slots of this process and how many are taken, and what happened to its attempts."""
+        dispatcher = self.dispatcher
+        return {
+            "slots": self.settings.processing_concurrency_limit if dispatcher else 0,
+            "running": len(dispatcher.running) if dispatcher else 0,
+            "attemptsLost": self.repository.refused.value,
+            "overdueThreads": len(dispatcher.overdue) if isinstance(dispatcher, Bounded) else 0,
+        }
+
+    def start(self, *, processing: bool | None = None) -> None:
+        """Start the dispatcher and the scheduler of this process; nothing if they run.
+
+        Args:
+            processing: Whether to run handlers, if not as `PROCESSING_ENABLED` says.
+        """
+        if self.started:
+            return
+        with self._lock:
+            if self.started:
+                return
+            self.registry.fix()
+            self._check_handlers()
+            watch_sessions(self.app)
+            self._check_pool()
+            self._running = _Running(self._new_dispatcher(processing), self._new_scheduler())
+            self._running.start()
+            _stop_at_exit(self)
+
+    def stop(self, timeout: timedelta | None = None) -> bool:
+        """Drain this process: no new claims, `timeout` for running handlers. Returns whether all ended."""
+        with self._lock:
+            running, self._running = self._running, None
+            if watcher := self._made.pop("watcher", None):
+                watcher.stop()
+            if running is None or running.pid != os.getpid():
+                return True
+            return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
+
+    def _check_pool(self) -> None:
+        capacity, handlers = self.repository.database.gate.capacity, self.settings.processing_concurrency_limit
+        if capacity is not None and capacity <= handlers and self.settings.processing_enabled:
+            _log.warning(
+                "the pool has %d connections for %d handlers: each may hold one, and its reports need another; "
+                "raise pool_size and max_overflow above ASYNC_JOBS_PROCESSING_CONCURRENCY_LIMIT, or lower that",
+                capacity,
+                handlers,
+            )
+
+    def _check_handlers(self) -> None:
+        atomic = [handler.type for handler in self.registry if handler.options.atomic]
+        if atomic and "sqlalchemy" not in self.app.extensions:
+            raise ConfigurationError(f"{atomic[0]!r} is atomic, and there is no db.session: use Flask-SQLAlchemy")
+
+    def _new_dispatcher(self, processing: bool | None) -> Dispatcher | None:
+        settings = self.settings
+        if not (settings.processing_enabled if processing is None else processing):
+            return None
+        if self._given_dispatcher is not None:
+            return self._given_dispatcher
+        if self.repository.database.is_memory:
+            raise ConfigurationError(
+                "an SQLite database in memory belongs to one connection, and jobs run on others: "
+                "use a file, for example 'sqlite:///jobs.sqlite'"
+            )
+        executor = Executor(
+            self.registry,
+            self.repository,
+            lambda: handler_context(self.app),
+            lease=settings.processing_lease,
+            result_limit=settings.result_max_bytes,
+            expose_errors=settings.expose_errors,
+        )
+        return ThreadDispatcher(
+            self.repository,
+            self.registry.rules,
+            executor.run,
+            limit=settings.processing_concurrency_limit,
+            poll_interval=settings.processing_poll_interval,
+            lease=settings.processing_lease,
+        )
+
+    def _new_scheduler(self) -> Scheduler:
+        scheduler = Scheduler()
+        if self.settings.recovery_enabled:
+            scheduler.every(self.settings.recovery_scan_interval, "recovery", self.recovery.sweep)
+        if self.settings.purge_enabled:
+            scheduler.every(self.settings.purge_interval, "purge", self.purge.sweep)
+        return scheduler
+
+    def wake(self) -> None:
+        """Let this process's dispatcher look for due jobs, if it has one."""
+        if dispatcher := self.dispatcher:
+            dispatcher.wake()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a handler runs in every slot of this process."""
+        dispatcher = self.dispatcher
+        return isinstance(dispatcher, Bounded) and dispatcher.is_full
+
+
+class _Running:
+    """The threads of one process."""
+
+    def __init__(self, dispatcher: Dispatcher | None, scheduler: Scheduler) -> None:
+        self.pid = os.getpid()
+        self.dispatcher = dispatcher
+        self._scheduler = scheduler
+
+    def start(self) -> None:
+        if self.dispatcher:
+            self.dispatcher.start()
+        self._scheduler.start()
+
+    def stop(self, timeout: timedelta) -> bool:
+        self._scheduler.stop()
+        return self.dispatcher.stop(timeout) if self.dispatcher else True
+
+
+def _stop_at_exit(process: Process) -> None:
+    reference = weakref.ref(process)
+
+    def stop() -> None:
+        if (alive := reference()) is not None:
+            alive.stop()
+
+    atexit.register(stop)

@@ -1,0 +1,79 @@
+"""What every transition has in common: what it writes always, whom it asks, and which rows it leaves alone.
+
+A state is written into the statement, not bound to it: a prepared statement could not use a partial index
+otherwise. Bound names end in `_`, so that none is taken for a column.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import CTE, ColumnElement, Select, Table, literal_column, null, update
+from sqlalchemy.sql.dml import ReturningUpdate, Update
+
+from flask_async_jobs.database import Database
+from flask_async_jobs.records import view_columns
+
+PENDING: Final[ColumnElement[str]] = literal_column("'PENDING'")
+PROCESSING: Final[ColumnElement[str]] = literal_column("'PROCESSING'")
+COMPLETED: Final[ColumnElement[str]] = literal_column("'COMPLETED'")
+FAILED: Final[ColumnElement[str]] = literal_column("'FAILED'")
+CANCELLED: Final[ColumnElement[str]] = literal_column("'CANCELLED'")
+
+
+class Transitions:
+    """The common parts of the statements on one `async_jobs` table."""
+
+    def __init__(self, database: Database, jobs: Table) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._columns = jobs.c
+        self.view = view_columns(jobs)
+        self.has_id = database.one_of(jobs.c.id, "ids_")
+
+    def _write(self, *where: ColumnElement[bool], **values: Any) -> Update:
+        """Return the transition of one row; `last_updated_at` never goes back."""
+        return self._writing(**values).where(self.has_id, *where)
+
+    def _writing(self, **values: Any) -> Update:
+        jobs, database = self._columns, self._database
+        return update(self._jobs).values(
+            last_updated_at=database.later(jobs.last_updated_at, database.now),
+            revision=jobs.revision + 1,
+            **values,
+        )
+
+    def _owned(self, *, fenced: bool) -> list[ColumnElement[bool]]:
+        where = [self._columns.status == PROCESSING]
+        if fenced:
+            where.append(self._database.one_of(self._columns.execution_token, "tokens_"))
+        return where
+
+    def _report(self, **values: Any) -> dict[bool, ReturningUpdate[Any]]:
+        """Return a write of the running attempt: fenced by its token (True), or of whichever runs (False)."""
+        return {
+            fenced: self._write(*self._owned(fenced=fenced), **values).returning(self._columns.last_updated_at)
+            for fenced in (True, False)
+        }
+
+    def _ended(self, status: ColumnElement[str]) -> dict[str, Any]:
+        ended = self._database.later(self._columns.last_updated_at, self._database.now)
+        return {
+            "status": status,
+            "completed_at": ended,
+            "execution_token": null(),
+            "lease_expires_at": null(),
+        }
+
+    def _unclaimed(self) -> dict[str, Any]:
+        return {
+            "status": PENDING,
+            "execution_token": null(),
+            "lease_expires_at": null(),
+            "percent_complete": null(),
+        }
+
+    @staticmethod
+    def _locked(rows: Select[Any]) -> CTE:
+        """Return `rows` locked, without those that somebody else has locked (SQLite locks as a whole)."""
+        return rows.with_for_update(skip_locked=True).cte("locked")
