@@ -30,7 +30,7 @@ def test_a_server_with_a_handler_that_never_ends_still_ends_in_time(
 ) -> None:
     consumer = postgres_consumer
     served = consumer.serve(*options, server=server, processing_lease=1, shutdown_timeout=SHUTDOWN)
-    endless = consumer.submit("silent", {"n": 3600})
+    endless = consumer.submit("silent", {"n": 3600}).json()["jobId"]
     wait_until(consumer.store.runs, 10, "the run")
     start = time.monotonic()
     served.terminate(how)
@@ -40,6 +40,6 @@ def test_a_server_with_a_handler_that_never_ends_still_ends_in_time(
     assert consumer.new_trouble() == []
 
     consumer.serve()
-    ended = consumer.follow(endless)
+    ended = consumer.end_of(endless)
     assert (ended.status_code, ended.json()["code"]) == (422, "processing-timeout")
     assert len(consumer.store.runs()) == 1

@@ -25,7 +25,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 @handler("hold", payload_schema=Steps)
 def hold(ctx: JobContext, steps: dict[str, float]) -> None:
-    """Keep a transaction open for n seconds, report each `every` seconds, and note how long a report took at most."""
+    """Keep a transaction open for n seconds, report as `slow` does, and note how long a report took at most."""
     record(ctx)
     db.session.execute(text("SELECT 1"))
     start, longest = time.monotonic(), 0.0

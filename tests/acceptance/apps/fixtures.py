@@ -4,11 +4,12 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tests.acceptance.apps.harness import Consumer, consuming
+from tests.acceptance.apps.harness import CONSUMER, Consumer, consuming
 from tests.databases import DIALECTS
 from tests.servers.app_server import AppServer
 from tests.servers.postgres import Databases
@@ -32,6 +33,22 @@ def postgres_consumer(postgres_url: str, serve: Serve) -> Iterator[Consumer]:
 @pytest.fixture(scope="module", params=DIALECTS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumer]:
     """The consumer application on each database in turn, served by two workers for all tests of a module."""
+    with _serving(request, tmp_path_factory) as consumer:
+        yield consumer
+
+
+@pytest.fixture(scope="module", params=DIALECTS)
+def durable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumer]:
+    """The application of `durable.py`, served like `served`, with freshness on."""
+    application = CONSUMER.with_name("durable.py")
+    with _serving(request, tmp_path_factory, application=application, freshness_enabled=True) as consumer:
+        yield consumer
+
+
+@contextmanager
+def _serving(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, **served: Any
+) -> Iterator[Consumer]:
     folder = tmp_path_factory.mktemp("served")
 
     def start(application: Path, *args: str, server: str, debug: bool, env: Mapping[str, str]) -> AppServer:
@@ -40,7 +57,7 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     with ExitStack() as stack:
         url = stack.enter_context(_copied_database(request, folder))
         consumer = stack.enter_context(consuming(url, start))
-        consumer.serve("--workers", "2", "--threads", "4")
+        consumer.serve("--workers", "2", "--threads", "4", **served)
         yield consumer
         print(consumer.server.log_text())
 

@@ -71,6 +71,10 @@ class Consumer:
         assert answer.status_code == 202, answer.text
         return wait_until(lambda: self._ended(answer.headers["Location"]), timeout, "the end of the job")
 
+    def end_of(self, job_id: str, timeout: float = 15) -> httpx.Response:
+        """Poll the status of a job at the present server until it has ended, and return it."""
+        return wait_until(lambda: self._ended(f"/jobs/{job_id}/status"), timeout, "the end of the job")
+
     def run(self, type: str, payload: Any = None) -> httpx.Response:
         """Submit, follow to the end, and return the last status."""
         return self.follow(self.submit(type, payload))
