@@ -73,6 +73,10 @@ class Instance(Process):
         """Return a job, or None if it is unknown or another owner's."""
         return self.repository.find(job_id, owner)
 
+    def result_of(self, job_id: UUID) -> str | None:
+        """Return the stored result of a job as JSON text, or None."""
+        return self.repository.result_of(job_id)
+
     def cancel(
         self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER, session: AnySession | None = None
     ) -> tuple[CancelResult, JobView | None]:

@@ -32,6 +32,15 @@ def reply(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str]
     return _response(body, status, headers or {}, "application/json")
 
 
+def stored_reply(text: str | None) -> Response:
+    """Return JSON as it is stored, so that its numbers keep their decimal text; 204 if there is none."""
+    response = Response(text, 204 if text is None else 200, mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    if text is None:
+        del response.headers["Content-Type"]
+    return response
+
+
 def not_modified(headers: Mapping[str, str]) -> Response:
     """Return the answer to one who knows the current state."""
     response = Response(status=304, headers={**headers, "Cache-Control": "no-store"})

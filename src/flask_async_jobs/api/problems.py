@@ -39,6 +39,7 @@ TITLES: Final[Mapping[str, tuple[int, str]]] = {
     "not-found": (404, "Not found"),
     "method-not-allowed": (405, "Method not allowed"),
     "already-terminal": (409, "Job already ended"),
+    "not-completed": (409, "Job not completed"),
     "job-failed": (422, "Job failed"),
     "too-many-active": (429, "Too many active jobs"),
     "saturated": (429, "Every slot is taken"),

@@ -56,6 +56,10 @@ class JobService(Protocol):
         """Take a place for a stream; raises what `Watcher.subscribe` does."""
         ...
 
+    def result_of(self, job_id: UUID) -> str | None:
+        """Return the stored result of a job as JSON text, or None."""
+        ...
+
     def cancel(self, job_id: UUID, owner: str | AnyOwner) -> tuple[CancelResult, JobView | None]:
         """Cancel a job and return how it stands then."""
         ...

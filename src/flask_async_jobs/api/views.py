@@ -9,7 +9,7 @@ from flask import Response, request
 
 from flask_async_jobs.api import replies
 from flask_async_jobs.api.answers import accepted, awaited, state_of, status
-from flask_async_jobs.api.boundary import answering, other_method, reply
+from flask_async_jobs.api.boundary import answering, other_method, reply, stored_reply
 from flask_async_jobs.api.describe import JobsBlueprint, View
 from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, FAILURE, OPERATION, STATUS
 from flask_async_jobs.api.headers import (
@@ -42,7 +42,7 @@ from flask_async_jobs.api.schemas import (
 from flask_async_jobs.api.service import JobService
 from flask_async_jobs.api.streams import events
 from flask_async_jobs.api.waiting import wait_of
-from flask_async_jobs.states import CancelResult, JobView
+from flask_async_jobs.states import CancelResult, JobStatus, JobView
 from flask_async_jobs.submission import WorkRequest
 
 NAME = "async_jobs"
@@ -55,8 +55,8 @@ def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
     answers = answering(lambda: service.settings.retry_after_seconds)
     submit = answers(_submission_view(bp, service))
     bp.add_undocumented("/<type>", submit, endpoint="submit", methods=["POST"], **_exactly)
-    _add_reading(bp, service, answers)
-    _add_cancelling(bp, service, answers)
+    for add in (_add_state, _add_events, _add_result, _add_operation, _add_cancelling):
+        add(bp, service, answers)
     return bp, submit
 
 
@@ -114,9 +114,8 @@ def _found(service: JobService, text: str) -> JobView:
     return job
 
 
-def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    shown = {**EXPIRES, **RETRY_AFTER, **NO_STORE}
-    read = {**shown, **ETAG, **APPLIED}
+def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
+    read = {**EXPIRES, **RETRY_AFTER, **NO_STORE, **ETAG, **APPLIED}
 
     def state(job_id: str) -> Response:
         """Ask for the state of a job.
@@ -145,6 +144,8 @@ def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View
     bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented(state))
     bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented(state)))
 
+
+def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     @bp.route("/<job_id>/events", methods=["GET"], **_exactly)
     @answers
     @bp.response(
@@ -167,9 +168,30 @@ def _add_reading(bp: JobsBlueprint, service: JobService, answers: Callable[[View
         """
         return events(service, _found(service, job_id))
 
+
+def _add_result(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
+    @bp.route("/<job_id>/result", methods=["GET"], **_exactly)
+    @answers
+    @bp.response(200, {}, description="The result, a JSON value", example={"eligible": 1234}, headers=NO_STORE)
+    @bp.alt_response(204, description="The job has no result", headers=NO_STORE)
+    @bp.problems("job-not-found", "not-completed")
+    def get_result(job_id: str) -> Response:
+        """Read the small result of a job.
+
+        What its handler returned, exactly as it was stored. Most jobs have none: their results stand in the
+        application's own tables.
+        """
+        job = _found(service, job_id)
+        if job.status is not JobStatus.COMPLETED:
+            members = {"jobId": str(job.job_id), "jobStatus": job.status}
+            raise ProblemRaised(Problem("not-completed", f"The job is {job.status}.", members=members))
+        return stored_reply(service.result_of(job.job_id))
+
+
+def _add_operation(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     @bp.route("/<job_id>/operation", methods=["GET"], **_exactly)
     @answers
-    @bp.response(200, AsyncJobOperationSchema, example=OPERATION, headers=shown)
+    @bp.response(200, AsyncJobOperationSchema, example=OPERATION, headers={**EXPIRES, **RETRY_AFTER, **NO_STORE})
     @bp.problems("job-not-found")
     def get_operation(job_id: str) -> Response:
         """Ask for the state of a job in the words of stock pollers.
