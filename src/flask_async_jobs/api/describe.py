@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from http import HTTPStatus
 from itertools import groupby
 from typing import Any, Final
 
@@ -39,6 +40,40 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         """Add a route that is not in the document."""
         flask.Blueprint.add_url_rule(self, rule, view_func=view, **options)
 
+    def answer(
+        self,
+        status: int,
+        schema: Any = None,
+        *,
+        description: str | None = None,
+        content_type: str | None = None,
+        **shown: Any,
+    ) -> Callable[[View], View]:
+        """Document one answer of a view, in the form of `Blueprint.response` and `alt_response`.
+
+        Those wrap the view and copy its documentation once for each answer; here a view stays one function, and its
+        answers are collected on it.
+        """
+        described = {"schema": schema, "description": description or HTTPStatus(status).phrase, **shown}
+        about = {name: value for name, value in described.items() if value is not None}
+        about["content_type"] = content_type
+
+        def decorate(view: View) -> View:
+            responses = _about(view).setdefault("response", {}).setdefault("responses", {})
+            responses.setdefault(status, []).append(about)
+            return view
+
+        return decorate
+
+    def asks(self, *parameters: dict[str, Any]) -> Callable[[View], View]:
+        """Document the headers that a view reads."""
+
+        def decorate(view: View) -> View:
+            _about(view)["manual_doc"] = {"parameters": list(parameters)}
+            return view
+
+        return decorate
+
     def problems(self, *slugs: str) -> Callable[[View], View]:
         """Document the problems of a view, those of one status together.
 
@@ -49,9 +84,9 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         def decorate(view: View) -> View:
             for status, group in groupby(sent, key=lambda each: each[0]):
                 examples = {slug: {"value": problem_example(slug, status=status)} for _, slug in group}
-                view = self.alt_response(
+                view = self.answer(
                     status,
-                    schema=AsyncJobProblemSchema,
+                    AsyncJobProblemSchema,
                     content_type=MEDIA_TYPE,
                     description=", ".join(TITLES[slug][1] for slug in examples),
                     examples=examples,
@@ -77,6 +112,11 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         operation["operationId"] = f"submit_{handler.type}"
         operation["tags"] = [self.name]
         api.spec.path(rule=Rule(path), operations={"post": operation}, parameters=[])
+
+
+def _about(view: View) -> dict[str, Any]:
+    about: dict[str, Any] = view.__dict__.setdefault("_apidoc", {})
+    return about
 
 
 def _name_component(api: Api, schema: Schema, name: str) -> None:

@@ -61,12 +61,12 @@ def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
 
 
 def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
-    @bp.response(
+    @bp.answer(
         202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **APPLIED, **NO_STORE}
     )
-    @bp.alt_response(
+    @bp.answer(
         200,
-        schema=AsyncJobStatusSchema,
+        AsyncJobStatusSchema,
         description="With `Prefer: wait`: the job has ended",
         example=CANCELLED,
         headers={**LOCATION, **EXPIRES, **ETAG, **APPLIED, **NO_STORE},
@@ -129,17 +129,17 @@ def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
 
     def documented(view: View) -> View:
         view = bp.problems("job-not-found")(view)
-        view = bp.alt_response(
+        view = bp.answer(
             422,
-            schema=AsyncJobFailureSchema,
+            AsyncJobFailureSchema,
             content_type=MEDIA_TYPE,
             description="The job failed",
             example=FAILURE,
             headers={**EXPIRES, **NO_STORE, **APPLIED},
         )(view)
-        view = bp.alt_response(304, description="The client knows the current state", headers=read)(view)
-        view = bp.response(200, AsyncJobStatusSchema, example=STATUS, headers=read)(view)
-        return answers(bp.doc(parameters=[PREFER, IF_NONE_MATCH])(view))
+        view = bp.answer(304, description="The client knows the current state", headers=read)(view)
+        view = bp.answer(200, AsyncJobStatusSchema, example=STATUS, headers=read)(view)
+        return answers(bp.asks(PREFER, IF_NONE_MATCH)(view))
 
     bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented(state))
     bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented(state)))
@@ -148,7 +148,7 @@ def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
 def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     @bp.route("/<job_id>/events", methods=["GET"], **_exactly)
     @answers
-    @bp.response(
+    @bp.answer(
         200,
         {"type": "string"},
         content_type="text/event-stream",
@@ -156,8 +156,8 @@ def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View]
         example=EVENTS,
         headers=STREAM_HEADERS,
     )
-    @bp.alt_response(204, description="The client has seen the end", headers=STREAM_HEADERS)
-    @bp.doc(parameters=[LAST_EVENT_ID])
+    @bp.answer(204, description="The client has seen the end", headers=STREAM_HEADERS)
+    @bp.asks(LAST_EVENT_ID)
     @bp.problems("job-not-found", "too-many-subscribers", "too-many-streams")
     def get_events(job_id: str) -> Response:
         """Follow a job as server-sent events.
@@ -172,8 +172,8 @@ def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View]
 def _add_result(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     @bp.route("/<job_id>/result", methods=["GET"], **_exactly)
     @answers
-    @bp.response(200, {}, description="The result, a JSON value", example={"eligible": 1234}, headers=NO_STORE)
-    @bp.alt_response(204, description="The job has no result", headers=NO_STORE)
+    @bp.answer(200, {}, description="The result, a JSON value", example={"eligible": 1234}, headers=NO_STORE)
+    @bp.answer(204, description="The job has no result", headers=NO_STORE)
     @bp.problems("job-not-found", "not-completed")
     def get_result(job_id: str) -> Response:
         """Read the small result of a job.
@@ -191,7 +191,7 @@ def _add_result(bp: JobsBlueprint, service: JobService, answers: Callable[[View]
 def _add_operation(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     @bp.route("/<job_id>/operation", methods=["GET"], **_exactly)
     @answers
-    @bp.response(200, AsyncJobOperationSchema, example=OPERATION, headers={**EXPIRES, **RETRY_AFTER, **NO_STORE})
+    @bp.answer(200, AsyncJobOperationSchema, example=OPERATION, headers={**EXPIRES, **RETRY_AFTER, **NO_STORE})
     @bp.problems("job-not-found")
     def get_operation(job_id: str) -> Response:
         """Ask for the state of a job in the words of stock pollers.
@@ -218,16 +218,16 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         raise ProblemRaised(Problem("already-terminal", f"The job is {job.status} already.", members=members))
 
     view = bp.problems("job-not-found")(cancel)
-    view = bp.alt_response(
+    view = bp.answer(
         409,
-        schema=AsyncJobConflictSchema,
+        AsyncJobConflictSchema,
         content_type=MEDIA_TYPE,
         description="The job ended already",
         example=CONFLICT,
         headers=NO_STORE,
     )(view)
     headers = {**EXPIRES, **NO_STORE}
-    view = answers(bp.response(202, AsyncJobStatusSchema, example=CANCELLED, headers=headers)(view))
+    view = answers(bp.answer(202, AsyncJobStatusSchema, example=CANCELLED, headers=headers)(view))
     for rule, endpoint, method in (
         ("/<job_id>", "cancel_job", "DELETE"),
         ("/<job_id>/status", "cancel_job_by_status", "DELETE"),
