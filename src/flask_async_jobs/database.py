@@ -37,6 +37,9 @@ Clock = Callable[[], datetime]
 """A callable that gives the current instant, aware."""
 
 STALE_LIMIT: Final = 1.0
+CALM: Final = 1.0
+"""Seconds without a failure after which the next one is told again."""
+
 UPGRADE: Final = "flask async-jobs db upgrade"
 
 _log = logging.getLogger("flask_async_jobs")
@@ -70,6 +73,7 @@ class Database:
         self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock or (_system_clock if self.is_sqlite else None)
         self._trouble: str | None = None
+        self._troubled_at = 0.0
         self.gate = Gate(engine)
         self._spare = threading.Semaphore()
         self._watchdog = None if self.is_sqlite else Watchdog()
@@ -142,7 +146,7 @@ class Database:
         except _unavailable as error:
             self._report(error)
             raise StorageUnavailable("the database cannot be asked at the moment") from error
-        if self._trouble is not None:
+        if self._trouble is not None and time.monotonic() - self._troubled_at > CALM:
             self._trouble = None
             _log.info("the database answers again")
         return rows
@@ -239,6 +243,7 @@ class Database:
 
     def _report(self, error: exc.SQLAlchemyError) -> None:
         trouble = "tables" if _lacks_tables(error) else "connection"
+        self._troubled_at = time.monotonic()
         if self._trouble == trouble:
             return
         self._trouble = trouble

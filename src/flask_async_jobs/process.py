@@ -68,8 +68,10 @@ class Process(Parts):
             self.registry.fix()
             self._check_handlers()
             watch_sessions(self.app)
-            self._check_pool()
-            self._running = _Running(self._new_dispatcher(processing), self._new_scheduler())
+            dispatcher = self._new_dispatcher(processing)
+            if dispatcher is not None:
+                self._check_pool()
+            self._running = _Running(dispatcher, self._new_scheduler())
             self._running.start()
             _stop_at_exit(self)
 
@@ -85,7 +87,7 @@ class Process(Parts):
 
     def _check_pool(self) -> None:
         capacity, handlers = self.repository.database.gate.capacity, self.settings.processing_concurrency_limit
-        if capacity is not None and capacity <= handlers and self.settings.processing_enabled:
+        if capacity is not None and capacity <= handlers:
             _log.warning(
                 "the pool has %d connections for %d handlers: each may hold one, and its reports need another; "
                 "raise pool_size and max_overflow above ASYNC_JOBS_PROCESSING_CONCURRENCY_LIMIT, or lower that",

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from flask_async_jobs.config import Settings
 from flask_async_jobs.dispatcher import Dispatcher
+from flask_async_jobs.errors import StorageUnavailable
 from flask_async_jobs.records import TypeRules
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.states import JobStatus
@@ -71,11 +72,30 @@ class Recovery:
         silent = self._settings.recovery_processing_timeout
         try:
             recovered = self._repository.recover(zombies, rules, silent, mine)
-        except Exception:
-            if len(zombies) == 1:
-                _log.exception("job %s could not be recovered", zombies[0])
-                return {}
-            return {key: status for each in zombies for key, status in self._recover([each], rules, mine).items()}
+        except Exception:  # of any kind: which row it was shows below, and an outage shows there too
+            recovered = self._one_by_one(zombies, rules, mine)
         for job_id, status in recovered.items():
             _log.warning("job %s: its attempt is dead; it is %s now", job_id, status)
+        return recovered
+
+    def _one_by_one(
+        self, zombies: Sequence[UUID], rules: Sequence[TypeRules], mine: Collection[UUID]
+    ) -> dict[UUID, JobStatus]:
+        """Take each zombie by itself. Two in a row that the database does not answer for are an outage."""
+        recovered: dict[UUID, JobStatus] = {}
+        unanswered = 0
+        for job_id in zombies:
+            try:
+                recovered |= self._repository.recover(
+                    [job_id], rules, self._settings.recovery_processing_timeout, mine
+                )
+            except StorageUnavailable:
+                unanswered += 1
+                if unanswered == 2:
+                    raise
+                _log.error("job %s could not be recovered: the database did not answer for it", job_id)
+            except Exception:
+                _log.exception("job %s could not be recovered", job_id)
+            else:
+                unanswered = 0
         return recovered

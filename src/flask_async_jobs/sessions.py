@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from flask_async_jobs.errors import StorageUnavailable
+
+_WAITING: Final = "flask_async_jobs_waiting"
 
 AnySession = Session | scoped_session[Any]
 
@@ -44,13 +46,17 @@ def commit(session: AnySession) -> None:
 def when_ended(session: AnySession, then: Callable[[], None]) -> None:
     """Call `then` when the session's outermost transaction has ended, committed or not; once."""
     own = plain(session)
+    waiting: list[Callable[[], None]] = own.info.setdefault(_WAITING, [])
+    if not event.contains(own, "after_transaction_end", _call_waiting):
+        event.listen(own, "after_transaction_end", _call_waiting)
+    waiting.append(then)
 
-    def ended(session: Session, transaction: SessionTransaction) -> None:
-        if transaction.parent is None:
-            event.remove(own, "after_transaction_end", ended)
+
+def _call_waiting(session: Session, transaction: SessionTransaction) -> None:
+    # The listener stays: the session goes through its listeners at this moment, and may be used again.
+    if transaction.parent is None:
+        for then in session.info.pop(_WAITING, ()):
             then()
-
-    event.listen(own, "after_transaction_end", ended)
 
 
 def plain(session: AnySession) -> Session:

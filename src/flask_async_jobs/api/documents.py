@@ -77,6 +77,7 @@ def add_routes(app: Flask, service: JobService, api: Api | None) -> None:
             handler, submit, api=api, app=app, path=f"{settings.url_prefix}/{handler.type}"
         )
     )
+    serve_rest(app, settings.batches_url_prefix, lambda rest, methods: methods)
     serve_rest(app, settings.url_prefix, lambda rest, methods: _methods_of(service, rest, methods))
 
 

@@ -63,5 +63,5 @@ def _blocks(service: JobService, subscription: Subscription, job: JobView) -> It
 
 def _response(body: Iterator[str] | str | None, status: int) -> Response:
     response = Response(body, status, mimetype="text/event-stream", headers=HEADERS)
-    response.headers.remove("Content-Length")
+    response.automatically_set_content_length = False
     return response
