@@ -52,14 +52,19 @@ class Completions:
             self._lead()
         if own.error is not None:
             raise own.error
-        return own.written
+        return own.written or self._repository.complete(claim.job_id, claim.execution_token) is not None
 
     def _lead(self) -> None:
-        """Write what waits, the own entry included, and let the next thread lead if more has come."""
+        """Write what waits together, and let the next thread lead if more has come.
+
+        What could not be written is left to its own thread: a locked row delays nobody else.
+        """
         with self._lock:
             entries, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         try:
-            self._write(entries)
+            together = self._repository.complete_all([entry.claim for entry in entries])
+            for entry in entries:
+                entry.written = entry.claim.job_id in together
         except BaseException as error:  # each of the threads meets the failure and decides for its own job
             for entry in entries:
                 entry.error = error
@@ -72,13 +77,3 @@ class Completions:
             next_leader = self._waiting[0]
             next_leader.leads = True
         next_leader.called.set()
-
-    def _write(self, entries: list[_Entry]) -> None:
-        claims = [entry.claim for entry in entries]
-        together = self._repository.complete_all(claims) if len(claims) > 1 else ()
-        for entry in entries:
-            claim = entry.claim
-            entry.written = (
-                claim.job_id in together
-                or self._repository.complete(claim.job_id, claim.execution_token) is not None
-            )

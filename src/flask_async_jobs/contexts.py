@@ -80,7 +80,17 @@ def handler_context(app: Flask) -> Iterator[Any]:
                 _log.warning("a handler left changes in db.session that it did not commit; they are rolled back")
         finally:
             _watch.reset(token)
-            extension.session.remove()
+            _remove(extension.session)
+
+
+def _remove(session: Any) -> None:
+    """Remove the session; a connection that is gone took its transaction with it, and is no failure of the job."""
+    try:
+        session.rollback()  # on SQLite closing does not end a transaction whose commit failed
+        session.remove()
+    except Exception:
+        _log.warning("what a handler left in db.session could not be rolled back", exc_info=True)
+        session.registry.clear()
 
 
 def _only_reads(statement: str) -> bool:

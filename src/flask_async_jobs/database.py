@@ -47,6 +47,7 @@ _unavailable = (
     exc.OperationalError,
     exc.InterfaceError,
     exc.InternalError,
+    exc.NotSupportedError,  # a cached plan whose result type has changed
     exc.ProgrammingError,
     exc.TimeoutError,
     exc.DisconnectionError,
@@ -71,6 +72,10 @@ class Database:
         self.engine = engine
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        # The lock is taken before the count is read, which has to see what was committed until then.
+        self._committed = (
+            engine.execution_options(isolation_level="READ COMMITTED") if not self.is_sqlite else engine
+        )
         self._clock = clock or (_system_clock if self.is_sqlite else None)
         self._trouble: str | None = None
         self._troubled_at = 0.0
@@ -153,7 +158,11 @@ class Database:
 
     def _execute(self, statement: Executable, bound: Mapping[str, Any]) -> Sequence[Row[Any]]:
         with self._autocommit.begin() as connection, self._watched(connection):
-            return connection.execute(statement, bound).all()
+            try:
+                return connection.execute(statement, bound).all()
+            except exc.NotSupportedError:
+                connection.invalidate()
+                raise
 
     def _watched(self, connection: Connection) -> AbstractContextManager[None]:
         return nullcontext() if self._watchdog is None else self._watchdog.watch(connection)
@@ -210,7 +219,7 @@ class Database:
             return self.run(statement, parameters)
         self.gate.wait()
         try:
-            with self.engine.begin() as connection, self._watched(connection):
+            with self._committed.begin() as connection, self._watched(connection):
                 return self._locked(connection, locks, statement, parameters)
         except _unavailable as error:
             self._report(error)
@@ -274,11 +283,19 @@ class _Within(Database):
     ) -> Sequence[Row[Any]]:
         return self._connection.execute(statement, self._bound(parameters, durations)).all()
 
+    def try_to_run(
+        self, statement: Executable, parameters: Mapping[str, Any], durations: Mapping[str, timedelta], limit: float
+    ) -> Sequence[Row[Any]] | None:
+        return self.run(statement, parameters, durations)
+
     def run_locked(
         self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
     ) -> Sequence[Row[Any]]:
         if self.is_sqlite:
             return self.run(statement, parameters)
+        level = self._connection.get_isolation_level()
+        if level not in ("READ COMMITTED", "READ UNCOMMITTED", "AUTOCOMMIT"):
+            raise ValueError(f"a cap cannot be exact in a {level} transaction, which sees old counts")
         return self._locked(self._connection, locks, statement, parameters)
 
 

@@ -183,14 +183,20 @@ class ThreadDispatcher:
         return len(claims)
 
     def _hand_over(self, claim: Claim) -> None:
+        given_up = threading.Event()
         try:
-            future = self._pool.submit(self._run, claim)
-        except RuntimeError:  # the interpreter is ending and starts no thread any more
+            future = self._pool.submit(self._run_unless, given_up, claim)
+        except RuntimeError:  # the interpreter is ending, or no thread can be started: the pool may have it queued
+            given_up.set()
             self._slots.clear(claim)
             self._repository.retry(claim.job_id, claim.execution_token, timedelta(0), counted=False)
             return
         _leave_unjoined()
         future.add_done_callback(lambda done: self._finished(claim, done))
+
+    def _run_unless(self, given_up: threading.Event, claim: Claim) -> None:
+        if not given_up.is_set():
+            self._run(claim)
 
     def _finished(self, claim: Claim, done: Future[None]) -> None:
         self._slots.clear(claim)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from flask import Flask
 from sqlalchemy import Engine, create_engine, event, make_url
 
 from flask_async_jobs.config import Settings
 from flask_async_jobs.errors import ConfigurationError
+
+CONNECT_TIMEOUT: Final = 5
+"""Seconds: a driver's own limit is minutes."""
 
 EngineSource = Engine | Callable[[], Engine]
 
@@ -51,7 +54,10 @@ def own_engine(url: str, handlers: int) -> Engine:
     """
     address = make_url(url)
     in_memory = address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:")
-    engine = create_engine(address) if in_memory else create_engine(address, pool_size=5, max_overflow=handlers)
+    options: dict[str, Any] = {} if in_memory else {"pool_size": 5, "max_overflow": handlers}
+    if address.get_backend_name() == "postgresql" and "connect_timeout" not in address.query:
+        options["connect_args"] = {"connect_timeout": CONNECT_TIMEOUT}
+    engine = create_engine(address, **options)
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _set_pragmas)
     return engine

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from flask_async_jobs import payloads
 from flask_async_jobs.completions import Completions
-from flask_async_jobs.config import LONGEST
+from flask_async_jobs.config import LONGEST, Refused, duration
 from flask_async_jobs.errors import AttemptLost, JobCancelled, JobFailed, RetryLater, StorageUnavailable
 from flask_async_jobs.handlers import JobContext, stored_result
 from flask_async_jobs.options import HandlerOptions
@@ -20,9 +20,10 @@ from flask_async_jobs.records import Claim
 from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.retry import backoff_delay
-from flask_async_jobs.sessions import AnySession, commit
+from flask_async_jobs.sessions import AnySession, outage_told
 from flask_async_jobs.states import JobError
 
+AFTER_OUTAGE: Final = timedelta(seconds=1)
 PROCESSING_ERROR: Final = "Processing error"
 NOT_COMMITTED: Final = JobError(PROCESSING_ERROR, None, "processing-error")
 
@@ -105,33 +106,49 @@ class Executor:
             options = handler.options
             return self._outcome(handler, claim)
         except BaseException as error:  # whatever a handler or a teardown raises ends this attempt, not the worker
+            return self._survived_failure(claim, options, error)
+
+    def _survived_failure(self, claim: Claim, options: HandlerOptions, error: BaseException) -> Outcome:
+        try:
             return self._failure(claim, options, error)
+        except BaseException:  # an exception whose own attributes or text raise
+            _log.error("job %s: attempt %d raised what cannot be told", claim.job_id, claim.attempt)
+            return Failed(JobError(PROCESSING_ERROR, None, "processing-error"))
 
     def _outcome(self, handler: Handler, claim: Claim) -> Outcome:
         payload = load_payload(handler, claim.payload)
         context = JobContext(self._repository, claim, payload, self._lease, self._result_limit)
         with self._context() as session:
-            value = handler.call(context, payload)
-            if handler.options.detached:
-                return Left()
-            result = stored_result(value, self._result_limit)
-            if isinstance(result, JobError):
-                return Failed(result)
-            if handler.options.atomic and not context.completes_in_session:
-                return self._completed_atomically(context, session, result)
+            if handler.options.atomic:
+                context.own_session = session
+            try:
+                value = handler.call(context, payload)
+                if handler.options.detached:
+                    return Left()
+                result = stored_result(value, self._result_limit)
+                if isinstance(result, JobError):
+                    return Failed(result)
+                if handler.options.atomic:
+                    return self._completed_atomically(context, session, result)
+            finally:
+                context.leave()
         return Unconfirmed() if context.completes_in_session else Completed(result)
 
     def _completed_atomically(self, context: JobContext, session: AnySession, result: str | None) -> Outcome:
-        context.complete_in(session, result)
         try:
-            commit(session)
+            with outage_told():
+                if not context.completes_in_session:
+                    context.complete_in(session, result)
+                session.commit()
         except StorageUnavailable:
             _log.exception("job %s: attempt %d is left to recovery", context.job_id, context.attempt)
         return Left()
 
     def _failure(self, claim: Claim, options: HandlerOptions, error: BaseException) -> Outcome:
         if isinstance(error, RetryLater):
-            return Retried(later(error.delay), counted=False)
+            return Retried(later(getattr(error, "delay", None)), counted=False)
+        if isinstance(error, StorageUnavailable):  # the job store was away: no failure of the job
+            return Retried(AFTER_OUTAGE, counted=False)
         retried = isinstance(error, options.retry_on)
         if retried and claim.attempt < options.max_attempts:
             _log.info(
@@ -144,7 +161,9 @@ class Executor:
 
     def _shown(self, claim: Claim, error: BaseException) -> JobError:
         if isinstance(error, JobFailed):
-            return JobError.of(error.title, error.detail, error.code)
+            return JobError.of(
+                getattr(error, "title", ""), getattr(error, "detail", None), getattr(error, "code", None)
+            )
         if isinstance(error, JobCancelled | AttemptLost):
             _log.info("job %s: attempt %d stopped: %s", claim.job_id, claim.attempt, error)
         else:
@@ -204,9 +223,14 @@ class Executor:
             pause = min(pause * 2, 2.0)
 
 
-def later(delay: object) -> timedelta:
-    """Return the delay of a `RetryLater`: none if it is negative or no duration, and at most ten years."""
-    return min(max(delay, timedelta(0)), LONGEST) if isinstance(delay, timedelta) else timedelta(0)
+def later(delay: Any) -> timedelta:
+    """Return the delay of a `RetryLater`, given like a setting: none if it is negative or no duration."""
+    if isinstance(delay, timedelta):
+        return min(max(delay, timedelta(0)), LONGEST)
+    try:
+        return duration(delay, zero=True)
+    except Refused:
+        return timedelta(0)
 
 
 def load_payload(handler: Handler, text: str | None) -> Any:

@@ -10,7 +10,7 @@ from flask_async_jobs import payloads
 from flask_async_jobs.errors import AttemptLost, JobCancelled, StorageUnavailable
 from flask_async_jobs.records import Claim
 from flask_async_jobs.repository import JobRepository
-from flask_async_jobs.sessions import AnySession, connection_of
+from flask_async_jobs.sessions import AnySession, connection_of, plain
 from flask_async_jobs.states import JobError, JobStatus
 
 
@@ -89,6 +89,8 @@ class JobContext(JobReporter):
         self._claim = claim
         self._payload = payload
         self.completes_in_session = False
+        self.own_session: AnySession | None = None
+        self._completing: AnySession | None = None
 
     @property
     def job_id(self) -> UUID:
@@ -128,12 +130,14 @@ class JobContext(JobReporter):
 
         Args:
             result: A small JSON value; see `JobReporter.complete`.
-            session: A `Session` or `scoped_session` on the library's engine.
+            session: A `Session` or `scoped_session` on the library's engine; of an `atomic` handler its own, and
+                committed when it returns.
 
         Raises:
             AttemptLost: With a session: the attempt no longer is the running one; roll back.
             ValueError: The session is on another engine, or the result cannot be stored in its transaction.
         """
+        session = session or self.own_session
         if session is None:
             return super().complete(result)
         stored = stored_result(result, self._limit)
@@ -146,9 +150,15 @@ class JobContext(JobReporter):
         """Write the completion in the transaction of `session`; `result` is JSON text. See `complete`."""
         connection = connection_of(session, self._repository.database.engine)
         self.completes_in_session = True
+        self._completing = plain(session)
         written = self._repository.within(connection).complete(self.job_id, self.execution_token, result)
         if written is None:
             raise AttemptLost(f"attempt {self.attempt} of job {self.job_id} is no longer the running one")
+
+    def leave(self) -> None:
+        """Roll back a completion that the handler left uncommitted: its transaction holds the job's row."""
+        if self._completing is not None:
+            self._completing.rollback()
 
     @property
     def last_completed_at(self) -> datetime | None:
@@ -186,9 +196,13 @@ def stored_result(value: Any, limit: int) -> str | JobError | None:
     if value is None:
         return None
     try:
-        text = payloads.encode(value)
+        text = payloads.encode(value, limit)
+    except payloads.TooLong:
+        return _too_large(limit)
     except (payloads.NotJson, RecursionError):
         return JobError.of("Result cannot be stored", "The result is not a JSON value.", "result-not-storable")
-    if len(text.encode()) > limit:
-        return JobError.of("Result too large", f"The result is longer than {limit} bytes.", "result-too-large")
-    return text
+    return _too_large(limit) if len(text.encode()) > limit else text
+
+
+def _too_large(limit: int) -> JobError:
+    return JobError.of("Result too large", f"The result is longer than {limit} bytes.", "result-too-large")

@@ -60,11 +60,13 @@ class Keeper:
     def expire_once(self) -> int:
         """Fail the jobs of attempts whose time is up, and return how many; their threads go on to their end."""
         overdue = self._slots.past_deadline()
-        for claim in overdue:
-            self._repository.fail(claim.job_id, claim.execution_token, TIMED_OUT)
+        expired = [claim for claim in overdue if self._repository.expire(claim, TIMED_OUT)]
+        for claim in expired:
             self._slots.dealt_with(claim)
             _log.error("job %s (%s): attempt %d takes too long", claim.job_id, claim.type, claim.attempt)
-        return len(overdue)
+        if len(expired) < len(overdue):  # somebody has a row locked
+            self._not_before = time.monotonic() + TRY_AGAIN
+        return len(expired)
 
     def _next(self, renewal: float) -> float:
         """Return when to look: a deadline that has passed already is one whose write failed a moment ago."""

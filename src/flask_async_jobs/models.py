@@ -61,14 +61,14 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Identifier(TypeDecorator[UUID]):
-    """A UUID: native on PostgreSQL, its 36 characters on SQLite, as it stands in URLs."""
+    """A UUID: native on PostgreSQL; on SQLite its 36 characters in either case, as it stands in URLs."""
 
     impl = Uuid
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         """Choose the column type of the dialect."""
-        return dialect.type_descriptor(String(36) if dialect.name == "sqlite" else Uuid())
+        return dialect.type_descriptor(String(36, "NOCASE") if dialect.name == "sqlite" else Uuid())
 
     def process_bind_param(self, value: UUID | None, dialect: Dialect) -> Any:
         """Spell the value as the column holds it."""
@@ -76,10 +76,15 @@ class Identifier(TypeDecorator[UUID]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:
         """Read either spelling; a row written at a console may lack the dashes."""
-        return value if value is None or isinstance(value, UUID) else UUID(value)
+        if value is None or isinstance(value, UUID):
+            return value
+        try:
+            return UUID(value)
+        except ValueError:
+            return None  # no id at all, written at a console: nobody asks for it, and it must not stop the others
 
     def __repr__(self) -> str:
-        return "Uuid().with_variant(sa.String(length=36), 'sqlite')"
+        return "Uuid().with_variant(sa.String(length=36, collation='NOCASE'), 'sqlite')"
 
 
 # Alembic renders a type of SQLAlchemy's own modules as `sa.<repr>` and any other with the name of its module,
@@ -157,8 +162,8 @@ class Job(Base):
         Index(
             "ix_async_jobs_completed",
             "completed_at",
-            postgresql_where=text("completed_at IS NOT NULL"),
-            sqlite_where=text("completed_at IS NOT NULL"),
+            postgresql_where=text("completed_at IS NOT NULL AND batch_id IS NULL"),
+            sqlite_where=text("completed_at IS NOT NULL AND batch_id IS NULL"),
         ),
     )
 

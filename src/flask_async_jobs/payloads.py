@@ -47,16 +47,31 @@ def parse(text: str) -> Any:
     return value
 
 
-def encode(value: Any) -> str:
+class TooLong(NotJson):
+    """The text would be longer than the limit; the rest of the value was not looked at."""
+
+
+def encode(value: Any, limit: int | None = None) -> str:
     """Write `value` as JSON: the order of members and the decimal text of numbers stay as they are.
+
+    Stops as soon as the text is longer than `limit` characters, if there is one.
 
     Takes mappings with text keys, lists, tuples, text, booleans, None, `int`, finite `float` and `Decimal`.
 
     Raises:
+        TooLong: See above.
         Unstorable: Some text holds NUL or a lone surrogate.
         NotJson: Anything else: NaN, an infinity, bytes, a date, a set, a cycle, nesting deeper than 100.
     """
-    return "".join(_write(value, canonical=False))
+    if limit is None:
+        return "".join(_write(value, canonical=False))
+    parts, length = [], 0
+    for part in _write(value, canonical=False):
+        parts.append(part)
+        length += len(part)
+        if length > limit:
+            raise TooLong(f"the text is longer than {limit} characters")
+    return "".join(parts)
 
 
 def fingerprint(value: Any) -> str:
@@ -133,7 +148,7 @@ def _number(value: float | Decimal) -> str:
         raise NotJson(f"a number has more than {LONGEST_NUMBER} digits") from error
     if not value.is_finite():
         raise NotJson(f"{value} is not JSON")
-    if value and abs(value.adjusted()) > LONGEST_NUMBER:
+    if value and abs(value.adjusted()) >= LONGEST_NUMBER:
         raise NotJson(f"a number has more than {LONGEST_NUMBER} digits")
     return str(value)
 

@@ -71,8 +71,9 @@ class Process(Parts):
             dispatcher = self._new_dispatcher(processing)
             if dispatcher is not None:
                 self._check_pool()
-            self._running = _Running(dispatcher, self._new_scheduler())
-            self._running.start()
+            running = _Running(dispatcher, self._new_scheduler())
+            running.start()
+            self._running = running
             _stop_at_exit(self)
 
     def stop(self, timeout: timedelta | None = None) -> bool:

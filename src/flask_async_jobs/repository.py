@@ -26,6 +26,18 @@ PROGRESS_LIMIT: Final = 0.9
 """Seconds that a report of progress may take from its handler."""
 
 
+_inserted: Final = [
+    "type",
+    "owner",
+    "work_key",
+    "fingerprint",
+    "coalescing_key",
+    "idempotency_key",
+    "payload",
+    "run_at",
+]
+
+
 class JobRepository:
     """Every read and write of jobs. Safe to share between threads; holds a connection only during a statement.
 
@@ -71,22 +83,16 @@ class JobRepository:
             The job, or None if it was refused: the idempotency key is taken, an active job has the coalescing key,
             or a cap is reached. Nothing is stored then.
         """
-        parameters = {
-            "id_": new.job_id,
-            "type_": new.type,
-            "owner_": new.owner,
-            "work_key_": new.work_key,
-            "fingerprint_": new.fingerprint,
-            "coalescing_key_": new.coalescing_key,
-            "idempotency_key_": new.idempotency_key,
-            "payload_": new.payload,
-            "run_at_": new.run_at,
-        }
+        parameters = _bound(new)
         if caps:
             rows = self._insert_capped(new, caps, parameters)
         else:
             rows = self.database.run(self.statements.insert, parameters)
         return view_of(rows[0]) if rows else None
+
+    def insert_or_raise(self, new: NewJob) -> JobView:
+        """Store a submission, and let the violation of whatever constraint refuses it surface as itself."""
+        return view_of(self.database.run(self.statements.insert_or_raise, _bound(new))[0])
 
     def _insert_capped(self, new: NewJob, caps: Sequence[Cap], parameters: dict[str, Any]) -> Sequence[Row[Any]]:
         """Count and insert under a lock for each scope; always in the same order, so that none waits in a ring."""
@@ -175,7 +181,8 @@ class JobRepository:
             "most_": limit,
         }
         rows = self._told(self.database.run(self.statements.claim, parameters, {"lease_": lease}))
-        return [claim_of(row) for row in sorted(rows, key=lambda row: (row.available_at, row.created_at))]
+        oldest_first = sorted(rows, key=lambda row: (row.available, row.created))
+        return [claim_of(row) for row in oldest_first if row.id is not None]
 
     def renew(self, claims: Collection[Claim], lease: timedelta) -> int:
         """Prolong the leases of these attempts, but for rows that somebody has locked at the moment.
@@ -224,6 +231,14 @@ class JobRepository:
         if rows is not None and not rows:
             self.refused.add()
         return rows is None or bool(self._told(rows))
+
+    def expire(self, claim: Claim, error: JobError) -> bool:
+        """Fail an attempt whose time is up, unless somebody has its row locked; then False, and it still runs."""
+        failure = {"title_": error.title, "detail_": error.detail, "code_": error.code}
+        parameters = {**self._attempt(claim.job_id, claim.execution_token), **failure}
+        if self._told(self.database.run(self.statements.expire, parameters)):
+            return True
+        return not self.is_running(claim.job_id, claim.execution_token)
 
     def mark_effect_started(self, job_id: UUID, execution_token: UUID | None) -> bool:
         """Record that the job began to have effects; the first instant stays. False: refused."""
@@ -290,7 +305,7 @@ class JobRepository:
         parameters = {"types_": names(rules), "most_": limit, "mine_": list(mine)}
         durations = {**silences(rules, silent), "redispatch_": -waiting}
         rows = self.database.run(self.statements.stranded(rules), parameters, durations)
-        return {row.id: JobStatus(row.status) for row in rows}
+        return {row.id: JobStatus(row.status) for row in rows if row.id is not None}
 
     def recover(
         self, job_ids: Collection[UUID], rules: Sequence[TypeRules], silent: timedelta, mine: Collection[UUID]
@@ -328,3 +343,7 @@ class JobRepository:
 
 def _nobody_listens() -> None:
     """Do nothing."""
+
+
+def _bound(new: NewJob) -> dict[str, Any]:
+    return {f"{name}_": getattr(new, name) for name in _inserted} | {"id_": new.job_id}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, UnboundExecutionError
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from flask_async_jobs.errors import StorageUnavailable
@@ -23,23 +24,26 @@ def connection_of(session: AnySession, engine: Engine) -> Connection:
         ValueError: The session is bound to another engine, so its transaction is another database's.
     """
     own = plain(session)
-    bind = own.get_bind()
+    try:
+        bind = own.get_bind()
+    except UnboundExecutionError:
+        raise ValueError("session= is bound to no engine, so it has no transaction to share") from None
     if bind.engine.pool is engine.pool:
         return own.connection()
     raise ValueError("session= is bound to another engine than the library's, so they share no transaction")
 
 
-def commit(session: AnySession) -> None:
-    """Commit the session's transaction.
+@contextmanager
+def outage_told() -> Iterator[None]:
+    """Raise `StorageUnavailable` for a statement or commit inside that lost its connection.
 
-    Raises:
-        StorageUnavailable: The database did not answer; whether the commit took effect is unknown.
+    Whether a commit took effect is unknown then.
     """
     try:
-        session.commit()
+        yield
     except DBAPIError as error:
         if error.connection_invalidated:
-            raise StorageUnavailable("the database was gone at the commit; its outcome is unknown") from error
+            raise StorageUnavailable("the database went away in the middle of a transaction") from error
         raise
 
 

@@ -7,17 +7,19 @@ passes in `upkeep`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import (
     ColumnElement,
     Integer,
     Select,
+    String,
     Table,
     and_,
     bindparam,
     case,
+    cast,
     func,
     literal_column,
     null,
@@ -34,8 +36,11 @@ from flask_async_jobs.expressions import random_identifier
 from flask_async_jobs.models import Instant
 from flask_async_jobs.records import Cap
 from flask_async_jobs.states import JobStatus
-from flask_async_jobs.transitions import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING
+from flask_async_jobs.transitions import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, checked, limit
 from flask_async_jobs.upkeep import Upkeep
+
+LARGEST: Final = 2**31 - 1
+"""What an INTEGER holds: a row that was set to it by hand must not make a claim of many rows fail."""
 
 
 class Statements(Upkeep):
@@ -44,6 +49,7 @@ class Statements(Upkeep):
     def __init__(self, database: Database, jobs: Table) -> None:
         super().__init__(database, jobs)
         self.insert = self._insert()
+        self.insert_or_raise = self._insert(surfacing=True)
         self.by_key = self._stored(
             jobs.c.owner == bindparam("owner_"),
             jobs.c.idempotency_key == bindparam("key_"),
@@ -90,6 +96,12 @@ class Statements(Upkeep):
             error_detail=bindparam("detail_"),
             error_code=bindparam("code_"),
         )
+        self.expire = self._unlocked_report(
+            **self._ended(FAILED),
+            error_title=bindparam("title_"),
+            error_detail=bindparam("detail_"),
+            error_code=bindparam("code_"),
+        )
         self.purge = self.removal()
         self.cancel = self._write(jobs.c.status.in_([PENDING, PROCESSING]), **self._ended(CANCELLED)).returning(
             *self.view
@@ -126,17 +138,30 @@ class Statements(Upkeep):
 
     def capped_insert(self, caps: Sequence[Cap]) -> Any:
         """Return the insert that stores nothing when as many jobs are active as a cap allows."""
-        active = self._columns.status.in_([PENDING, PROCESSING])
-        scopes = {
-            "type": self._columns.type == bindparam("type_"),
-            "owner": self._columns.owner == bindparam("owner_"),
-            "total": true(),
-        }
-        counts = (select(func.count()).select_from(self._jobs).where(active, scopes[c.scope]) for c in caps)
-        where = [n.scalar_subquery() < bindparam(f"most_{c.scope}_") for n, c in zip(counts, caps, strict=True)]
+        where = [
+            self._active(PENDING, cap, "available_at", "created_at") + self._active(PROCESSING, cap, "started_at")
+            < bindparam(f"most_{cap.scope}_")
+            for cap in caps
+        ]
         return self._insert(*where)
 
-    def _insert(self, *where: ColumnElement[bool]) -> Any:
+    def _active(self, status: ColumnElement[str], cap: Cap, *order: str) -> ColumnElement[int]:
+        """Return how many jobs of one state there are, along its index, and no further than the cap."""
+        jobs = self._columns
+        scopes = {
+            "type": checked(jobs.type == bindparam("type_")),
+            "owner": checked(jobs.owner == bindparam("owner_")),
+            "total": true(),
+        }
+        rows = (
+            select(jobs.id)
+            .where(jobs.status == status, scopes[cap.scope])
+            .order_by(*(jobs[each] for each in order))
+        )
+        first = rows.limit(limit(f"most_{cap.scope}_")).subquery()
+        return select(func.count()).select_from(first).scalar_subquery()
+
+    def _insert(self, *where: ColumnElement[bool], surfacing: bool = False) -> Any:
         columns = ["id", "type", "owner", "work_key", "fingerprint", "coalescing_key", "idempotency_key", "payload"]
         now = self._database.now
         values: dict[str, Any] = {name: bindparam(f"{name}_", type_=self._columns[name].type) for name in columns}
@@ -149,7 +174,7 @@ class Statements(Upkeep):
             if where
             else insert.values(**values)
         )
-        return stored.on_conflict_do_nothing().returning(*self.view)
+        return (stored if surfacing else stored.on_conflict_do_nothing()).returning(*self.view)
 
     def _stored(self, *where: ColumnElement[bool]) -> Select[Any]:
         return select(*self.view, self._columns.fingerprint).where(*where)
@@ -162,11 +187,15 @@ class Statements(Upkeep):
             select(jobs.id)
             .where(
                 jobs.status == PENDING,
-                jobs.type.in_(bindparam("types_", expanding=True)),
                 jobs.available_at <= database.now,
+                checked(
+                    jobs.type.in_(bindparam("types_", expanding=True)),
+                    jobs.attempt < LARGEST,
+                    jobs.revision < LARGEST,
+                ),
             )
             .order_by(jobs.available_at, jobs.created_at)
-            .limit(bindparam("most_"))
+            .limit(limit("most_"))
         )
         return (
             self._writing(
@@ -179,7 +208,7 @@ class Statements(Upkeep):
                     else_=database.after("lease_"),
                 ),
             )
-            .where(jobs.id.in_(select(due.c.id)))
+            .where(self._is_one_of(due))
             .returning(
                 *(
                     jobs.id,
@@ -190,7 +219,8 @@ class Statements(Upkeep):
                     jobs.payload,
                     jobs.work_key,
                 ),
-                *(jobs.available_at, jobs.created_at),
+                cast(jobs.available_at, String).label("available"),
+                cast(jobs.created_at, String).label("created"),
             )
         )
 
@@ -201,7 +231,7 @@ class Statements(Upkeep):
             update(self._jobs)
             .values(lease_expires_at=database.after("lease_"))
             .where(
-                jobs.id.in_(select(running.c.id)),
+                self._is_one_of(running),
                 jobs.lease_expires_at.is_not(None),
                 *self._owned(fenced=True),
             )
@@ -214,6 +244,6 @@ class Statements(Upkeep):
         running = self._locked(select(jobs.id).where(self.has_id, *self._owned(fenced=True)))
         return (
             self._writing(**self._ended(COMPLETED), percent_complete=literal_column("100"))
-            .where(jobs.id.in_(select(running.c.id)), *self._owned(fenced=True))
+            .where(self._is_one_of(running), *self._owned(fenced=True))
             .returning(jobs.id)
         )

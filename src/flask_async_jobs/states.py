@@ -77,7 +77,7 @@ def storable(text: object, limit: int) -> str:
     """
     try:
         plain = str(text)
-    except Exception:  # a foreign __str__ may raise anything, and a failure has to be recorded all the same
+    except BaseException:  # a foreign __str__ may raise anything, and a failure has to be recorded all the same
         plain = ""
     return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in plain[:limit])
 

@@ -18,7 +18,6 @@ from flask_async_jobs.errors import (
     InvalidPayload,
     PayloadTooLarge,
     Saturated,
-    StorageUnavailable,
     TooManyActive,
 )
 from flask_async_jobs.policy import JobPolicy
@@ -30,7 +29,7 @@ from flask_async_jobs.states import Disposition, JobView, storable
 OWNER_LIMIT: Final = 255
 _key = re.compile(r"[\x21-\x7e]{1,255}")
 _quoted = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
-_turns: Final = 20
+_turns: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +134,8 @@ def _schema_errors(schema: marshmallow.Schema, value: Any) -> dict[str, Any]:
         schema.load(value)
     except marshmallow.ValidationError as error:
         return error.messages if isinstance(error.messages, dict) else {"_schema": error.messages}
+    except ArithmeticError:  # a number that is JSON and beyond what a field's own type holds
+        return {"_schema": ["A number is out of range."]}
     return {}
 
 
@@ -224,7 +225,8 @@ class Submissions:
                 return Submission(stored.view, Disposition.COALESCED)
             if caps and turn:
                 raise TooManyActive("as many jobs are active as are allowed at once")
-        raise StorageUnavailable("the jobs of this work end faster than a submission can join one")
+        # No key refused it, so it is another constraint, and its violation is told as it is.
+        return Submission(self._repository.insert_or_raise(new), Disposition.CREATED)
 
     def _find_in_flight(self, new: NewJob) -> Stored | None:
         if new.coalescing_key is None:

@@ -2,13 +2,31 @@
 
 A state is written into the statement, not bound to it: a prepared statement could not use a partial index
 otherwise. Bound names end in `_`, so that none is taken for a column.
+
+A plan must not depend on statistics, which are missing or wrong whenever a queue has just filled. So a condition
+that no index is meant for is hidden from the planner's estimates (`checked`), and so are limits (`limit`) and the
+number of rows of a sub-query (`_is_one_of`). What remains is the primary key, or the index in the wanted order.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import CTE, ColumnElement, Select, Table, literal_column, null, update
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Integer,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    false,
+    func,
+    literal_column,
+    null,
+    select,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningUpdate, Update
 
 from flask_async_jobs.database import Database
@@ -19,6 +37,16 @@ PROCESSING: Final[ColumnElement[str]] = literal_column("'PROCESSING'")
 COMPLETED: Final[ColumnElement[str]] = literal_column("'COMPLETED'")
 FAILED: Final[ColumnElement[str]] = literal_column("'FAILED'")
 CANCELLED: Final[ColumnElement[str]] = literal_column("'CANCELLED'")
+
+
+def checked(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the conditions as one that the planner seeks in no index, and takes for true of every other row."""
+    return func.coalesce(and_(*conditions), false())
+
+
+def limit(name: str) -> ColumnElement[int]:
+    """Return a limit whose value the planner does not see, so that it plans for the first rows."""
+    return select(bindparam(name, type_=Integer())).scalar_subquery()
 
 
 class Transitions:
@@ -44,7 +72,7 @@ class Transitions:
         )
 
     def _owned(self, *, fenced: bool) -> list[ColumnElement[bool]]:
-        where = [self._columns.status == PROCESSING]
+        where = [checked(self._columns.status == PROCESSING)]
         if fenced:
             where.append(self._database.one_of(self._columns.execution_token, "tokens_"))
         return where
@@ -55,6 +83,12 @@ class Transitions:
             fenced: self._write(*self._owned(fenced=fenced), **values).returning(self._columns.last_updated_at)
             for fenced in (True, False)
         }
+
+    def _unlocked_report(self, **values: Any) -> ReturningUpdate[Any]:
+        """Return a report of an attempt that leaves the row alone while somebody has it locked."""
+        own = self._locked(select(self._columns.id).where(self.has_id, *self._owned(fenced=True)))
+        written = self._writing(**values).where(self._is_one_of(own), *self._owned(fenced=True))
+        return written.returning(self._columns.last_updated_at)
 
     def _ended(self, status: ColumnElement[str]) -> dict[str, Any]:
         ended = self._database.later(self._columns.last_updated_at, self._database.now)
@@ -77,3 +111,9 @@ class Transitions:
     def _locked(rows: Select[Any]) -> CTE:
         """Return `rows` locked, without those that somebody else has locked (SQLite locks as a whole)."""
         return rows.with_for_update(skip_locked=True).cte("locked")
+
+    def _is_one_of(self, rows: CTE) -> ColumnElement[bool]:
+        """Return the condition that a row is one of `rows`: an array of keys on PostgreSQL, which nothing joins."""
+        if self._database.is_sqlite:
+            return self._columns.id.in_(select(rows.c.id))
+        return self._columns.id == func.any(func.array(select(rows.c.id).scalar_subquery()))

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from flask_async_jobs.records import TypeRules, names
-from flask_async_jobs.transitions import FAILED, PENDING, PROCESSING, Transitions
+from flask_async_jobs.transitions import FAILED, PENDING, PROCESSING, Transitions, checked, limit
 
 
 class Upkeep(Transitions):
@@ -35,21 +35,23 @@ class Upkeep(Transitions):
         jobs, database = self._columns, self._database
         zombies = (
             select(jobs.id, jobs.status)
-            .where(self._zombie(rules))
+            .where(jobs.status == PROCESSING, self._zombie(rules))
             .order_by(jobs.started_at)
-            .limit(bindparam("most_"))
+            .limit(limit("most_"))
             .subquery()
         )
         waiting = (
             select(jobs.id, jobs.status)
             .where(
                 jobs.status == PENDING,
-                jobs.type.in_(bindparam("types_", expanding=True)),
-                jobs.available_at <= database.now,
-                jobs.last_updated_at < database.after("redispatch_"),
+                jobs.available_at <= database.after("redispatch_"),
+                checked(
+                    jobs.type.in_(bindparam("types_", expanding=True)),
+                    jobs.last_updated_at < database.after("redispatch_"),
+                ),
             )
             .order_by(jobs.available_at, jobs.created_at)
-            .limit(bindparam("most_"))
+            .limit(limit("most_"))
             .subquery()
         )
         both = union_all(select(zombies), select(waiting)).subquery()
@@ -77,7 +79,7 @@ class Upkeep(Transitions):
                 error_title=case((left, null()), else_=literal("Processing timeout", String)),
                 error_code=case((left, null()), else_=code),
             )
-            .where(jobs.id.in_(select(zombies.c.id)), jobs.status == PROCESSING)
+            .where(self._is_one_of(zombies), checked(jobs.status == PROCESSING))
             .returning(jobs.id, jobs.status)
         )
 
@@ -89,7 +91,7 @@ class Upkeep(Transitions):
             and_(jobs.type == rule.type, jobs.last_updated_at < database.after(f"silent_{index}_"))
             for index, rule in enumerate(own)
         ]
-        return and_(
+        return checked(
             jobs.status == PROCESSING,
             jobs.type.in_(bindparam("types_", expanding=True)),
             or_(
@@ -113,14 +115,13 @@ class Upkeep(Transitions):
             select(jobs.id)
             .where(
                 jobs.completed_at < before,
-                jobs.last_updated_at < before,
                 jobs.batch_id.is_(None),
-                jobs.type.in_(bindparam("types_", expanding=True)),
+                checked(jobs.last_updated_at < before, jobs.type.in_(bindparam("types_", expanding=True))),
             )
             .order_by(jobs.completed_at)
-            .limit(bindparam("most_"))
+            .limit(limit("most_"))
         )
-        return delete(self._jobs).where(jobs.id.in_(select(expired.c.id))).returning(jobs.id)
+        return delete(self._jobs).where(self._is_one_of(expired)).returning(jobs.id)
 
 
 def silences(rules: Sequence[TypeRules], default: timedelta) -> dict[str, timedelta]:

@@ -51,12 +51,11 @@ def test_attempts_that_are_lost_change_nothing_and_harm_no_other(repository, eng
     assert (row(engine, cancelled.job_id), row(engine, overtaken.job_id)) == before
 
 
-def test_a_lone_completion_is_one_plain_statement(repository, engine):
+def test_a_lone_completion_is_one_statement(repository, engine):
     (claim,) = claims_of(repository, 1)
     with counted(engine) as statements:
         assert Completions(repository).write(claim)
     assert len(statements) == 1
-    assert "WITH" not in statements[0]
 
 
 def test_those_that_come_meanwhile_go_together_and_each_learns_its_own_fate(repository, engine):

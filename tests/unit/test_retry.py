@@ -33,7 +33,15 @@ def test_jobs_that_failed_together_do_not_come_back_together():
 
 @pytest.mark.parametrize(
     ("delay", "taken"),
-    [(BASE, BASE), (-BASE, timedelta(0)), ("soon", timedelta(0)), (timedelta.max, timedelta(days=3650))],
+    [
+        (BASE, BASE),
+        (-BASE, timedelta(0)),
+        ("soon", timedelta(0)),
+        (30, timedelta(seconds=30)),
+        ("PT1M", timedelta(minutes=1)),
+        (None, timedelta(0)),
+        (timedelta.max, timedelta(days=3650)),
+    ],
 )
 def test_a_delay_that_makes_no_sense_is_none(delay, taken):
     assert later(delay) == taken

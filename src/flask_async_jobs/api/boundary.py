@@ -55,7 +55,7 @@ def problem_reply(problem: Problem, instance: str | None = None) -> Response:
 
 
 def _response(body: Mapping[str, Any], status: int, headers: Mapping[str, str], mimetype: str) -> Response:
-    response = Response(json.dumps(body, ensure_ascii=False) + "\n", status, mimetype=mimetype)
+    response = Response(json.dumps(body, default=str) + "\n", status, mimetype=mimetype)
     response.headers.update(headers)
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -78,6 +78,8 @@ def answering(retry_after: Callable[[], int]) -> Callable[[Callable[P, Response]
             except AsyncJobsError as error:
                 return problem_reply(problem_of(error, retry_after()))
             except HTTPException as error:
+                if isinstance(error.response, Response) and error.response.status_code < 400:
+                    return error.response
                 return problem_reply(problem_of_http(error, retry_after()))
             except Exception:
                 _log.exception("%s %s could not be answered", request.method, request.path)

@@ -117,7 +117,7 @@ def problem_of(error: AsyncJobsError, retry_after: int) -> Problem:
         case InvalidPayload(errors=None):
             return Problem("invalid-payload", _sentence(error), status=400)
         case InvalidPayload(errors=errors):
-            return Problem("invalid-payload", _sentence(error), members={"errors": errors})
+            return Problem("invalid-payload", _sentence(error), members={"errors": _plain(errors)})
         case InvalidIdempotencyKey(missing=True):
             return Problem("idempotency-key-required", _sentence(error))
         case InvalidIdempotencyKey():
@@ -149,7 +149,18 @@ def problem_of_http(error: HTTPException, retry_after: int) -> Problem:
         name: value for name, value in error.get_headers() if name.lower() not in ("content-type", "content-length")
     }
     slug = _by_status.get(status, "internal-error" if status == 500 else "")
-    return Problem(slug, error.description, status, "" if slug else HTTP_STATUS_CODES[status], headers=headers)
+    title = "" if slug else HTTP_STATUS_CODES.get(status, "Error")
+    detail = error.description if isinstance(error.description, str) else None
+    return Problem(slug, detail, status, title, headers=headers)
+
+
+def _plain(messages: Any) -> Any:
+    """Return messages of a schema as JSON: a validator may put anything into them."""
+    if isinstance(messages, Mapping):
+        return {str(key): _plain(each) for key, each in messages.items()}
+    if isinstance(messages, list | tuple | set):
+        return [_plain(each) for each in messages]
+    return messages if isinstance(messages, bool | int) else str(messages)
 
 
 def _sentence(error: Exception) -> str:

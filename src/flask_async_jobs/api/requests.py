@@ -7,6 +7,7 @@ from uuid import UUID
 from flask import Request
 
 from flask_async_jobs.api.problems import Problem, ProblemRaised
+from flask_async_jobs.errors import PayloadTooLarge
 from flask_async_jobs.registry import Handler
 from flask_async_jobs.states import uuid_form
 from flask_async_jobs.submission import Payload, accept_payload, read_idempotency_key
@@ -51,8 +52,12 @@ def payload_of(request: Request, handler: Handler, limit: int) -> Payload:
         RequestEntityTooLarge: The body is longer than `limit`; no more than that is read.
     """
     most = request.max_content_length
-    request.max_content_length = limit if most is None else min(limit, most)
-    body = request.get_data(cache=False).strip(b" \t\r\n")
+    # A body without a length is cut at the maximum, without a word: one byte more tells.
+    request.max_content_length = limit + 1 if most is None else min(limit + 1, most)
+    body = request.get_data(cache=False)
+    if len(body) > limit:
+        raise PayloadTooLarge(f"the payload is longer than {limit} bytes")
+    body = body.strip(b" \t\r\n")
     if not body:
         return accept_payload(handler, None, limit)
     if not request.is_json or request.headers.get("Content-Encoding", "identity").lower() != "identity":

@@ -18,7 +18,7 @@ down_revision = None
 branch_labels = ("async_jobs",)
 depends_on = None
 
-_identifier = sa.Uuid().with_variant(sa.String(36), "sqlite")
+_identifier = sa.Uuid().with_variant(sa.String(36, "NOCASE"), "sqlite")
 _instant = sa.DateTime(timezone=True)
 
 
@@ -83,7 +83,7 @@ def upgrade() -> None:
     _index("ix_async_jobs_due", ["available_at", "created_at"], "status = 'PENDING'", schema)
     _index("ix_async_jobs_processing", ["started_at"], "status = 'PROCESSING'", schema)
     _index("ix_async_jobs_work", ["work_key", "completed_at"], "status = 'COMPLETED'", schema)
-    _index("ix_async_jobs_completed", ["completed_at"], "completed_at IS NOT NULL", schema)
+    _index("ix_async_jobs_completed", ["completed_at"], "completed_at IS NOT NULL AND batch_id IS NULL", schema)
 
 
 def downgrade() -> None:
