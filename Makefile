@@ -7,9 +7,10 @@ PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 p
 	"$$candidate" -c '$(PROBE)' >/dev/null 2>&1 && { echo "$$candidate"; break; }; done)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST_ARGS ?=
+CHAOS_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench
+.PHONY: help demo test check fix bench chaos
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +33,9 @@ fix: $(VENV)/.dev-installed ## repair what ruff can repair
 
 bench: $(VENV)/.dev-installed ## run the benchmarks
 	$(BIN)/python -m bench
+
+chaos: $(VENV)/.dev-installed ## break things under load, and check every job (CHAOS_ARGS are passed on)
+	$(BIN)/python -m chaos $(CHAOS_ARGS)
 
 $(VENV)/.dev-installed: setup.cfg pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[dev,demo]'

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from bench import in_process, over_http
+from bench import in_process, over_http, size
 from tests.servers.postgres import PostgresServer
 
-SECTIONS = {"http": over_http.figures, "process": in_process.figures}
+SECTIONS = {"http": over_http.figures, "process": in_process.figures, "size": size.figures}
 
 
 def main(wanted: list[str]) -> int:
