@@ -34,14 +34,15 @@ Make sure that the accounts are evaluated; the same key again gives the same job
   JOB=$(curl -s -X POST {url}/jobs/accounts -H 'Idempotency-Key: monday-1' | {take_id})
 Ask how far it is:
   curl -i {url}/jobs/$JOB/status
+Or be told each change, until it has ended:
+  curl -N {url}/jobs/$JOB/events
 Read the outcome, from the application's own table:
   curl -i '{url}/accounts?eligible=true&limit=3'
 Begin once more, whatever was just done, and cancel that run:
   JOB=$(curl -s -X POST {url}/jobs/accounts -H 'Cache-Control: no-cache' | {take_id})
   curl -i -X DELETE {url}/jobs/$JOB
-A job that fails, and what its status says then:
-  JOB=$(curl -s -X POST {url}/jobs/accounts-audit | {take_id})
-  curl -i {url}/jobs/$JOB/status
+A job that fails; the answer is held until it has ended:
+  curl -i -X POST {url}/jobs/accounts-audit -H 'Prefer: wait=20'
 A job that another process does:
   curl -i -X POST {url}/jobs/statements
 
