@@ -92,6 +92,17 @@ def test_every_worker_knows_a_job_as_soon_as_it_was_accepted(postgres_consumer: 
     assert consumer.new_trouble() == []
 
 
+def test_a_stream_on_any_worker_ends_with_the_jobs_last_event(postgres_consumer: Consumer) -> None:
+    consumer = postgres_consumer
+    consumer.serve("--workers", "4")
+    consumer.processes(4)
+    for _ in range(10):
+        urls = [consumer.submit("quick").json()["eventsUrl"] for _ in range(5)]
+        ends = at_once([lambda url=url: consumer.http.get(url).text.rpartition("event: ")[2] for url in urls])
+        assert [end.partition("\n")[0] for end in ends] == ["complete"] * 5
+    assert consumer.new_trouble() == []
+
+
 def serving_process(consumer: Consumer) -> int | None:
     """The process that answers a request, or None while there is none."""
     with suppress(httpx.TransportError):

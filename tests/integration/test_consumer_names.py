@@ -158,10 +158,10 @@ def test_two_apps_have_settings_of_their_own(consumer: Consumer, sqlite_url: str
     for app in apps:
         consumer.db.init_app(app)
     with (
-        serving(consumer.jobs, None, app=apps[0], RETRY_AFTER_SECONDS=7, URL_PREFIX="/work") as first,
+        serving(consumer.jobs, None, app=apps[0], RETRY_AFTER_SECONDS=7, URL_PREFIX="/tasks") as first,
         serving(consumer.jobs, None, app=apps[1]) as second,
     ):
-        assert first.ask("POST", "/work/note").headers["Retry-After"] == "7"
+        assert first.ask("POST", "/tasks/note").headers["Retry-After"] == "7"
         assert second.post("note").headers["Retry-After"] == "5"
         assert first.post("note").status_code == 404
     for app in apps:

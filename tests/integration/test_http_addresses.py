@@ -21,16 +21,16 @@ def store(sqlite_url: str) -> Iterator[Engine]:
 
 def test_the_prefixes_are_the_applications_choice(store: Engine) -> None:
     settings = {
-        "URL_PREFIX": "/api/v1/work",
+        "URL_PREFIX": "/api/v1/tasks",
         "DOCS_URL_PREFIX": "/api/v1/docs",
         "BATCHES_URL_PREFIX": "/api/v1/lots",
     }
     with serving(TestJobs(), store, **settings) as site:
-        location = site.ask("POST", "/api/v1/work/quick").location
-        assert location.startswith("http://localhost/api/v1/work/")
+        location = site.ask("POST", "/api/v1/tasks/quick").location
+        assert location.startswith("http://localhost/api/v1/tasks/")
         assert site.get(location).status_code == 200
-        assert_problem(site.get("/api/v1/work/a/b"), 404, "not-found")
-        assert "/api/v1/work/quick" in site.get("/api/v1/docs/openapi.json").json["paths"]
+        assert_problem(site.get("/api/v1/tasks/a/b"), 404, "not-found")
+        assert "/api/v1/tasks/quick" in site.get("/api/v1/docs/openapi.json").json["paths"]
         assert site.get("/jobs/quick").content_type == site.get("/api/v1").content_type != PROBLEM
 
 
