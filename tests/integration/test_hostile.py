@@ -62,7 +62,14 @@ def test_a_retry_without_a_delay_comes_again_at_once(jobs, engine):
         assert ended(jobs, jobs.submit("again")).status is JobStatus.COMPLETED
 
 
-@pytest.mark.parametrize("value", [[1] * 5_000_000, "x" * 5_000_000], ids=["list", "text"])
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.parametrize("value", [nested(60), [1] * 5_000_000], ids=["shared", "long"])
 def test_an_endless_result_is_given_up_at_its_limit(jobs, engine, value):
     jobs.register("endless", lambda: value)
     with running(jobs, engine):
