@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from math import inf
 from typing import Any, Final
 
 EMPTY: Final = "{}"
@@ -38,8 +39,7 @@ def parse(text: str) -> Any:
     """
     try:
         value = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
-        for _ in _write(value, canonical=False):
-            pass
+        _text(value)
     except NotJson:
         raise
     except (ValueError, RecursionError, InvalidOperation) as error:
@@ -63,15 +63,7 @@ def encode(value: Any, limit: int | None = None) -> str:
         Unstorable: Some text holds NUL or a lone surrogate.
         NotJson: Anything else: NaN, an infinity, bytes, a date, a set, a cycle, nesting deeper than 100.
     """
-    if limit is None:
-        return "".join(_write(value, canonical=False))
-    parts, length = [], 0
-    for part in _write(value, canonical=False):
-        parts.append(part)
-        length += len(part)
-        if length > limit:
-            raise TooLong(f"the text is longer than {limit} characters")
-    return "".join(parts)
+    return _text(value, limit=inf if limit is None else limit)
 
 
 def fingerprint(value: Any) -> str:
@@ -79,7 +71,7 @@ def fingerprint(value: Any) -> str:
 
     The order of members does not matter, that of lists does; `45`, `45.0` and `45.00` are one number.
     """
-    return digest("".join(_write(value, canonical=True)))
+    return digest(_text(value, canonical=True))
 
 
 def digest(text: str) -> str:
@@ -96,40 +88,59 @@ def _refuse_constant(name: str) -> Any:
     raise NotJson(f"{name} is not JSON")
 
 
-def _write(value: Any, *, canonical: bool, depth: int = 0) -> Iterator[str]:
-    if depth >= DEEPEST and isinstance(value, Mapping | list | tuple):
-        raise NotJson(f"the value is nested deeper than {DEEPEST}")
-    match value:
-        case None | True | False:
-            yield json.dumps(value)
-        case str():
-            yield _string(value)
-        case int() | float() | Decimal():
-            yield _canonical_number(value) if canonical else _number(value)
-        case Mapping():
-            yield from _object(value, canonical=canonical, depth=depth)
-        case list() | tuple():
-            yield "["
-            for index, item in enumerate(value):
-                if index:
-                    yield ","
-                yield from _write(item, canonical=canonical, depth=depth + 1)
-            yield "]"
-        case _:
-            raise NotJson(f"a value of type {type(value).__name__} is not JSON")
+class _Writer:
+    """Collects the text of one value, and gives up as soon as that is longer than `limit` characters."""
+
+    def __init__(self, *, canonical: bool = False, limit: float = inf) -> None:
+        self.parts: list[str] = []
+        self._canonical = canonical
+        self._limit = self._left = limit
+
+    def write(self, value: Any, depth: int = 0) -> None:
+        if depth >= DEEPEST and isinstance(value, Mapping | list | tuple):
+            raise NotJson(f"the value is nested deeper than {DEEPEST}")
+        match value:
+            case None | True | False:
+                self._add(json.dumps(value))
+            case str():
+                self._add(_string(value))
+            case int() | float() | Decimal():
+                self._add(_canonical_number(value) if self._canonical else _number(value))
+            case Mapping():
+                self._object(value, depth)
+            case list() | tuple():
+                self._array(value, depth)
+            case _:
+                raise NotJson(f"a value of type {type(value).__name__} is not JSON")
+
+    def _object(self, value: Mapping[Any, Any], depth: int) -> None:
+        if not all(isinstance(key, str) for key in value):
+            raise NotJson("the keys of a JSON object are text")
+        self._add("{")
+        for index, key in enumerate(sorted(value) if self._canonical else value):
+            self._add(f"{',' if index else ''}{_string(key)}:")
+            self.write(value[key], depth + 1)
+        self._add("}")
+
+    def _array(self, value: Sequence[Any], depth: int) -> None:
+        self._add("[")
+        for index, item in enumerate(value):
+            if index:
+                self._add(",")
+            self.write(item, depth + 1)
+        self._add("]")
+
+    def _add(self, text: str) -> None:
+        self._left -= len(text)
+        if self._left < 0:
+            raise TooLong(f"the text is longer than {self._limit} characters")
+        self.parts.append(text)
 
 
-def _object(value: Mapping[Any, Any], *, canonical: bool, depth: int) -> Iterator[str]:
-    if not all(isinstance(key, str) for key in value):
-        raise NotJson("the keys of a JSON object are text")
-    yield "{"
-    for index, key in enumerate(sorted(value) if canonical else value):
-        if index:
-            yield ","
-        yield _string(key)
-        yield ":"
-        yield from _write(value[key], canonical=canonical, depth=depth + 1)
-    yield "}"
+def _text(value: Any, **options: Any) -> str:
+    writer = _Writer(**options)
+    writer.write(value)
+    return "".join(writer.parts)
 
 
 def _string(text: str) -> str:

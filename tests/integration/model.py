@@ -155,7 +155,7 @@ class Model:
     def recover(self, worker: Worker) -> int:
         """Return how many jobs a sweep acts on: the zombies, and those that wait for too long."""
         late = self._clock() - REDISPATCH
-        waiting = [row for row in self.due() if row.last_updated_at < late]
+        waiting = [row for row in self.due() if row.available_at <= late and row.last_updated_at < late]
         zombies = [row for row in self.rows.values() if self._is_zombie(row, worker)]
         for row in zombies:
             if row.attempt < TYPES[row.type].get("max_attempts", 1):
