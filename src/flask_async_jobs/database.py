@@ -28,9 +28,9 @@ from sqlalchemy import (
     type_coerce,
 )
 
+from flask_async_jobs.column_types import Identifier, Instant
 from flask_async_jobs.connections import LONGEST_WAIT, Gate
 from flask_async_jobs.errors import ConfigurationError, StorageUnavailable
-from flask_async_jobs.models import Identifier, Instant
 from flask_async_jobs.watchdog import Watchdog
 
 Clock = Callable[[], datetime]

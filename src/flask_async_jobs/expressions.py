@@ -9,7 +9,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from flask_async_jobs.models import Identifier
+from flask_async_jobs.column_types import Identifier
 
 
 class random_identifier(FunctionElement[UUID]):

@@ -1,20 +1,18 @@
 """The tables as declarative models, on a `MetaData` of their own.
 
-Every constraint and index has a fixed name that no naming convention changes, and every type renders in a
-generated migration as a plain SQLAlchemy type, so that autogenerate needs no import of this package.
+Every constraint and index has a fixed name that no naming convention changes.
 """
 
 from __future__ import annotations
 
 import functools
-from datetime import UTC, datetime
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import (
     CheckConstraint,
-    DateTime,
-    Dialect,
+    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -23,73 +21,18 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    TypeDecorator,
-    Uuid,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.sql.elements import conv
-from sqlalchemy.types import TypeEngine
+
+from flask_async_jobs.column_types import Identifier, Instant
 
 TABLE: Final = "async_jobs"
+LOG_TABLE: Final = "async_job_log"
+BATCH_TABLE: Final = "async_job_batches"
 ALWAYS: Final = "1970-01-01 00:00:00+00:00"
 """The `available_at` of a row written without one: due at any clock's now."""
-
-
-class Instant(TypeDecorator[datetime]):
-    """An instant: aware and in UTC on every database, SQLite included, which stores no zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC; refuse a naive value, whose meaning is unknown."""
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"{value!r} is naive: an instant needs a time zone")
-        return value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Attach UTC where the database stores no zone."""
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-    def __repr__(self) -> str:
-        return "DateTime(timezone=True)"
-
-
-class Identifier(TypeDecorator[UUID]):
-    """A UUID: native on PostgreSQL; on SQLite its 36 characters in either case, as it stands in URLs."""
-
-    impl = Uuid
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Choose the column type of the dialect."""
-        return dialect.type_descriptor(String(36, "NOCASE") if dialect.name == "sqlite" else Uuid())
-
-    def process_bind_param(self, value: UUID | None, dialect: Dialect) -> Any:
-        """Spell the value as the column holds it."""
-        return str(value) if value is not None and dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> UUID | None:
-        """Read either spelling; a row written at a console may lack the dashes."""
-        if value is None or isinstance(value, UUID):
-            return value
-        try:
-            return UUID(value)
-        except ValueError:
-            return None  # no id at all, written at a console: nobody asks for it, and it must not stop the others
-
-    def __repr__(self) -> str:
-        return "Uuid().with_variant(sa.String(length=36, collation='NOCASE'), 'sqlite')"
-
-
-# Alembic renders a type of SQLAlchemy's own modules as `sa.<repr>` and any other with the name of its module,
-# which the consumer's migration would have to import.
-Instant.__module__ = Identifier.__module__ = "sqlalchemy.types"
 
 
 class Base(DeclarativeBase):
@@ -165,6 +108,14 @@ class Job(Base):
             postgresql_where=text("completed_at IS NOT NULL AND batch_id IS NULL"),
             sqlite_where=text("completed_at IS NOT NULL AND batch_id IS NULL"),
         ),
+        Index(
+            "ux_async_jobs_item",
+            "batch_id",
+            "item_position",
+            unique=True,
+            postgresql_where=text("batch_id IS NOT NULL"),
+            sqlite_where=text("batch_id IS NOT NULL"),
+        ),
     )
 
     id: Mapped[UUID] = mapped_column(Identifier())
@@ -194,6 +145,48 @@ class Job(Base):
     batch_id: Mapped[UUID | None] = mapped_column(Identifier())
     item_id: Mapped[str | None] = mapped_column(String(128))
     item_position: Mapped[int | None] = mapped_column(Integer)
+    log_lines: Mapped[int | None] = mapped_column(Integer)
+    log_bytes: Mapped[int | None] = mapped_column(Integer)
+
+
+class LogLine(Base):
+    """One line of a job's log. The numbers of a job's lines begin with 1 and leave no gap."""
+
+    __tablename__ = LOG_TABLE
+    __table_args__ = (
+        PrimaryKeyConstraint("job_id", "line_number", name=conv("pk_async_job_log")),
+        ForeignKeyConstraint(["job_id"], [f"{TABLE}.id"], ondelete="CASCADE", name=conv("fk_async_job_log_job_id")),
+    )
+
+    job_id: Mapped[UUID] = mapped_column(Identifier())
+    line_number: Mapped[int] = mapped_column(Integer, autoincrement=False)
+    line: Mapped[str] = mapped_column(Text)
+    written_at: Mapped[datetime] = mapped_column(Instant())
+
+
+class Batch(Base):
+    """Jobs that were accepted together. How far they are is counted from their rows, never stored."""
+
+    __tablename__ = BATCH_TABLE
+    __table_args__ = (
+        PrimaryKeyConstraint("id", name=conv("pk_async_job_batches")),
+        Index(
+            "ux_async_job_batches_idem",
+            "owner",
+            "idempotency_key",
+            unique=True,
+            postgresql_where=text("idempotency_key IS NOT NULL"),
+            sqlite_where=text("idempotency_key IS NOT NULL"),
+        ),
+        Index("ix_async_job_batches_created", "created_at"),
+    )
+
+    id: Mapped[UUID] = mapped_column(Identifier())
+    type: Mapped[str] = mapped_column(String(64))
+    owner: Mapped[str] = mapped_column(String(255), server_default="")
+    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(Instant())
 
 
 @functools.cache
@@ -213,4 +206,18 @@ def metadata_for(schema: str | None = None) -> MetaData:
 
 def jobs_table(schema: str | None = None) -> Table:
     """Return `async_jobs` as it stands in `schema`."""
-    return metadata_for(schema).tables[f"{schema}.{TABLE}" if schema else TABLE]
+    return _table(TABLE, schema)
+
+
+def log_table(schema: str | None = None) -> Table:
+    """Return `async_job_log` as it stands in `schema`."""
+    return _table(LOG_TABLE, schema)
+
+
+def batches_table(schema: str | None = None) -> Table:
+    """Return `async_job_batches` as it stands in `schema`."""
+    return _table(BATCH_TABLE, schema)
+
+
+def _table(name: str, schema: str | None) -> Table:
+    return metadata_for(schema).tables[f"{schema}.{name}" if schema else name]

@@ -31,9 +31,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from flask_async_jobs.column_types import Instant
 from flask_async_jobs.database import Database
 from flask_async_jobs.expressions import random_identifier
-from flask_async_jobs.models import Instant
 from flask_async_jobs.records import Cap
 from flask_async_jobs.states import JobStatus
 from flask_async_jobs.transitions import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, checked, limit

@@ -19,7 +19,9 @@ _POSTGRES = {
 }
 
 
-def catalogue(engine: Engine, schema: str | None = None, tables=("async_jobs",)):
+def catalogue(
+    engine: Engine, schema: str | None = None, tables=("async_jobs", "async_job_log", "async_job_batches")
+):
     """Return columns, constraints and indexes of the tables in a comparable form."""
     with engine.connect() as connection:
         if engine.dialect.name == "postgresql":

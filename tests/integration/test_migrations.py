@@ -1,5 +1,7 @@
 """Every way to the tables leads to the same tables, and a consumer's autogenerate finds nothing to do."""
 
+from uuid import uuid4
+
 import pytest
 from sqlalchemy import inspect, text
 
@@ -45,6 +47,26 @@ def test_the_migrated_tables_are_those_of_the_models(fresh, schema):
     assert not inspect(fresh).has_table("async_jobs", schema=schema)
     migrator.upgrade()
     assert catalogue(fresh, schema) == wanted
+
+
+@with_and_without_schema
+@pytest.mark.parametrize("version", ["async_jobs_0001", "async_jobs_0002"])
+def test_the_jobs_of_an_earlier_version_are_kept_on_the_way_up_and_down(fresh, schema, version):
+    table = f"{schema}.async_jobs" if schema else "async_jobs"
+    migrator = Migrator(fresh, schema)
+    migrator.upgrade(version)
+    with fresh.begin() as connection:
+        connection.execute(
+            text(
+                f"INSERT INTO {table} (id, type, status, created_at, last_updated_at, batch_id, item_id, item_position)"
+                " VALUES (:id, 'a', 'PENDING', '2026-01-01', '2026-01-01', :id, 'one', 1)"
+            ),
+            {"id": str(uuid4())},
+        )
+    for move in (migrator.upgrade, lambda: migrator.downgrade(version), migrator.upgrade):
+        move()
+        with fresh.connect() as connection:
+            assert connection.execute(text(f"SELECT item_id FROM {table}")).all() == [("one",)]
 
 
 @with_and_without_schema
