@@ -58,8 +58,9 @@ def test_the_jobs_of_an_earlier_version_are_kept_on_the_way_up_and_down(fresh, s
     with fresh.begin() as connection:
         connection.execute(
             text(
-                f"INSERT INTO {table} (id, type, status, created_at, last_updated_at, batch_id, item_id, item_position)"
-                " VALUES (:id, 'a', 'PENDING', '2026-01-01', '2026-01-01', :id, 'one', 1)"
+                f"INSERT INTO {table} "
+                "(id, type, status, created_at, last_updated_at, batch_id, item_id, item_position) "
+                "VALUES (:id, 'a', 'PENDING', '2026-01-01', '2026-01-01', :id, 'one', 1)"
             ),
             {"id": str(uuid4())},
         )
