@@ -14,6 +14,7 @@ from tests.databases import (
     sqlite_url,
 )
 from tests.needs import pytest_configure, pytest_runtest_setup, pytest_terminal_summary
+from tests.reports import pytest_runtest_makereport
 from tests.serving import serve
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "postgres_template",
     "postgres_url",
     "pytest_configure",
+    "pytest_runtest_makereport",
     "pytest_runtest_setup",
     "pytest_terminal_summary",
     "serve",
