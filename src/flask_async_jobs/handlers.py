@@ -10,7 +10,7 @@ from flask_async_jobs import payloads
 from flask_async_jobs.errors import AttemptLost, JobCancelled, StorageUnavailable
 from flask_async_jobs.records import Claim
 from flask_async_jobs.repository import JobRepository
-from flask_async_jobs.sessions import AnySession, connection_of, plain
+from flask_async_jobs.sessions import AnySession, connection_of, plain, when_ended
 from flask_async_jobs.states import JobError, JobStatus
 
 
@@ -154,6 +154,7 @@ class JobContext(JobReporter):
         written = self._repository.within(connection).complete(self.job_id, self.execution_token, result)
         if written is None:
             raise AttemptLost(f"attempt {self.attempt} of job {self.job_id} is no longer the running one")
+        when_ended(session, self._repository.changed)
 
     def leave(self) -> None:
         """Roll back a completion that the handler left uncommitted: its transaction holds the job's row."""

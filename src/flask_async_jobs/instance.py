@@ -84,6 +84,7 @@ class Instance(Process):
         repository = self.repository
         if session is not None:
             repository = repository.within(connection_of(session, self.engine))
+            when_ended(session, self.changed)
         if job := repository.cancel(job_id, owner):
             return CancelResult.CANCELLED, job
         job = repository.find(job_id, owner)

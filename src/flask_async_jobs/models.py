@@ -12,7 +12,6 @@ from uuid import UUID
 
 from sqlalchemy import (
     CheckConstraint,
-    ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
@@ -150,13 +149,13 @@ class Job(Base):
 
 
 class LogLine(Base):
-    """One line of a job's log. The numbers of a job's lines begin with 1 and leave no gap."""
+    """One line of a job's log. The numbers of a job's lines begin with 1 and leave no gap.
+
+    No foreign key: purge removes the lines with the job on every database, and a job that ends costs no check.
+    """
 
     __tablename__ = LOG_TABLE
-    __table_args__ = (
-        PrimaryKeyConstraint("job_id", "line_number", name=conv("pk_async_job_log")),
-        ForeignKeyConstraint(["job_id"], [f"{TABLE}.id"], ondelete="CASCADE", name=conv("fk_async_job_log_job_id")),
-    )
+    __table_args__ = (PrimaryKeyConstraint("job_id", "line_number", name=conv("pk_async_job_log")),)
 
     job_id: Mapped[UUID] = mapped_column(Identifier())
     line_number: Mapped[int] = mapped_column(Integer, autoincrement=False)

@@ -105,21 +105,26 @@ class Parts:
             engine.dispose(close=False)
 
     def _new_repository(self) -> JobRepository:
-        if isinstance(self._repository_source, JobRepository):
-            return self._repository_source
-        return self._repository_source(self.engine, schema=self.settings.schema, clock=self._clock)
+        repository = self._repository_source
+        if not isinstance(repository, JobRepository):
+            repository = repository(self.engine, schema=self.settings.schema, clock=self._clock)
+        repository.changed = self.changed
+        return repository
+
+    def changed(self) -> None:
+        """Let those who follow jobs in this process look soon: one has changed. Returns at once."""
+        if watcher := self._made.get("watcher"):
+            watcher.changed()
 
     def _new_watcher(self) -> Watcher:
         settings = self.settings
-        watcher = Watcher(
+        return Watcher(
             self.repository,
             interval=settings.sse_poll_interval,
             most=settings.sse_max_streams,
             most_of_a_job=settings.sse_max_subscribers,
             pending=settings.sse_max_pending_events,
         )
-        self.repository.changed = watcher.changed
-        return watcher
 
     def _new_recovery(self) -> Recovery:
         return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)

@@ -13,6 +13,7 @@ from flask_async_jobs.contexts import handler_context, watch_sessions
 from flask_async_jobs.dispatcher import Bounded, Dispatcher, ThreadDispatcher
 from flask_async_jobs.errors import ConfigurationError
 from flask_async_jobs.executor import Executor
+from flask_async_jobs.notifications import CHANGED, DUE, Notifier, can_notify
 from flask_async_jobs.parts import Parts
 from flask_async_jobs.scheduler import Scheduler
 
@@ -71,7 +72,7 @@ class Process(Parts):
             dispatcher = self._new_dispatcher(processing)
             if dispatcher is not None:
                 self._check_pool()
-            running = _Running(dispatcher, self._new_scheduler())
+            running = _Running(dispatcher, self._new_scheduler(), self._new_notifier())
             running.start()
             self._running = running
             _stop_at_exit(self)
@@ -137,10 +138,33 @@ class Process(Parts):
             scheduler.every(self.settings.purge_interval, "purge", self.purge.sweep)
         return scheduler
 
+    def _new_notifier(self) -> Notifier | None:
+        if not (self.settings.notify_enabled and can_notify(self.engine)):
+            return None
+        return Notifier(self.engine, self.settings.schema, self._heard)
+
+    def _heard(self, what: str) -> None:
+        if what == CHANGED:
+            super().changed()
+        elif dispatcher := self.dispatcher:
+            dispatcher.wake()
+
+    def changed(self) -> None:
+        """Let those who follow jobs look soon, in this process and in the others. Returns at once."""
+        super().changed()
+        self._tell(CHANGED)
+
     def wake(self) -> None:
-        """Let this process's dispatcher look for due jobs, if it has one."""
+        """Let this process's dispatcher look for due jobs; without a free slot, those of the other processes."""
         if dispatcher := self.dispatcher:
             dispatcher.wake()
+        if dispatcher is None or self.is_full:
+            self._tell(DUE)
+
+    def _tell(self, what: str) -> None:
+        running = self._running
+        if running is not None and running.notifier is not None:
+            running.notifier.tell(what)
 
     @property
     def is_full(self) -> bool:
@@ -152,19 +176,26 @@ class Process(Parts):
 class _Running:
     """The threads of one process."""
 
-    def __init__(self, dispatcher: Dispatcher | None, scheduler: Scheduler) -> None:
+    def __init__(self, dispatcher: Dispatcher | None, scheduler: Scheduler, notifier: Notifier | None) -> None:
         self.pid = os.getpid()
         self.dispatcher = dispatcher
+        self.notifier = notifier
         self._scheduler = scheduler
 
     def start(self) -> None:
         if self.dispatcher:
             self.dispatcher.start()
         self._scheduler.start()
+        if self.notifier:
+            self.notifier.start()
 
     def stop(self, timeout: timedelta) -> bool:
         self._scheduler.stop()
-        return self.dispatcher.stop(timeout) if self.dispatcher else True
+        try:
+            return self.dispatcher.stop(timeout) if self.dispatcher else True
+        finally:
+            if self.notifier:
+                self.notifier.stop()
 
 
 def _stop_at_exit(process: Process) -> None:

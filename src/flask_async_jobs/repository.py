@@ -64,9 +64,11 @@ class JobRepository:
     def within(self, connection: Connection) -> Self:
         """Return this repository in the transaction of `connection`.
 
-        It commits nothing, and the errors of its methods are SQLAlchemy's own.
+        It commits nothing, and the errors of its methods are SQLAlchemy's own. `changed` is left to the caller, who
+        knows when the transaction has ended.
         """
         bound = copy(self)
+        bound.changed = _nobody_listens
         bound.database = self.database.within(connection)
         return bound
 

@@ -31,8 +31,3 @@ def create_missing_schema(op: Any, schema: str | None) -> None:
         return
     if op.get_context().as_sql or schema not in sa.inspect(op.get_bind()).get_schema_names():
         op.execute(sa.schema.CreateSchema(schema, if_not_exists=True))
-
-
-def qualified(name: str, schema: str | None) -> str:
-    """Return `name` as a foreign key spells it, with the schema if there is one."""
-    return name if schema is None else f"{schema}.{name}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import context, op
 
-from flask_async_jobs.migrations.schema import qualified, schema_of
+from flask_async_jobs.migrations.schema import schema_of
 
 revision = "async_jobs_0002"
 down_revision = "async_jobs_0001"
@@ -29,12 +29,6 @@ def upgrade() -> None:
         sa.Column("line", sa.Text, nullable=False),
         sa.Column("written_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("job_id", "line_number", name=op.f("pk_async_job_log")),
-        sa.ForeignKeyConstraint(
-            ["job_id"],
-            [qualified("async_jobs.id", schema)],
-            ondelete="CASCADE",
-            name=op.f("fk_async_job_log_job_id"),
-        ),
         schema=schema,
     )
 
