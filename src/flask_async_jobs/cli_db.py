@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import click
-from flask import current_app
 
+from flask_async_jobs.cli_common import current_instance
 from flask_async_jobs.cli_errors import ReportingGroup
-from flask_async_jobs.instance import Instance
 from flask_async_jobs.migrations import VERSIONS, Migrator
 
 db = ReportingGroup("db", help="Migrate the tables of an application that does not use Alembic itself.")
@@ -48,5 +47,5 @@ def _move(step: Callable[[Migrator], None]) -> None:
 
 
 def _migrator() -> Migrator:
-    instance: Instance = current_app.extensions["async_jobs"]
+    instance = current_instance()
     return Migrator(instance.engine, instance.settings.schema)
