@@ -14,6 +14,7 @@ from flask import Response
 
 from flask_async_jobs import payloads
 from flask_async_jobs.api.answers import accepted
+from flask_async_jobs.api.results import located, with_result
 from flask_async_jobs.config import Refused, duration
 from flask_async_jobs.errors import InvalidPayload
 from flask_async_jobs.events import JobEvent, follow
@@ -21,7 +22,7 @@ from flask_async_jobs.handlers import JobReporter
 from flask_async_jobs.instance import Instance
 from flask_async_jobs.registry import Handler
 from flask_async_jobs.sessions import AnySession
-from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, JobStatus, JobView
+from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, JobView
 from flask_async_jobs.submission import (
     Payload,
     Submission,
@@ -101,14 +102,10 @@ class JobCalls(ABC):
         return accepted(instance, Submission(submitted.job, submitted.disposition))
 
     def get(self, job_id: UUID | str, *, owner: str | AnyOwner | None = ANY_OWNER) -> JobView | None:
-        """Return a job with its result, or None if it is unknown or another owner's."""
-        repository = self._instance().repository
-        known = _known(job_id)
-        job = None if known is None else repository.find(known, _scope(owner))
-        if job is None or job.status is not JobStatus.COMPLETED:
-            return job
-        text = repository.result_of(job.job_id)
-        return job if text is None else replace(job, result=payloads.parse(text))
+        """Return a job with its result and `result_url`, or None if it is unknown or another owner's."""
+        instance, known = self._instance(), _known(job_id)
+        job = None if known is None else instance.find(known, _scope(owner))
+        return job and located(instance, with_result(instance, job))
 
     def cancel(
         self,
@@ -153,7 +150,8 @@ class JobCalls(ABC):
         try:
             job = instance.find(known)
             if job is not None:
-                yield from (event for event in follow(subscription, job, math.inf, _HEARTBEAT) if event)
+                for event in filter(None, follow(subscription, job, math.inf, _HEARTBEAT)):
+                    yield replace(event, job=located(instance, event.job))
         finally:
             subscription.close()
 

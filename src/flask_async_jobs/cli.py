@@ -13,6 +13,7 @@ from uuid import UUID
 
 import click
 
+from flask_async_jobs.api.results import located
 from flask_async_jobs.cli_common import JobId, as_dict, as_json_option, current_instance
 from flask_async_jobs.cli_db import db
 from flask_async_jobs.cli_errors import ENDED_OTHERWISE, STILL_RUNNING, USAGE, ReportingGroup, fail
@@ -81,7 +82,7 @@ def submit(
     if wait is not None:
         job = instance.wait(job.job_id, _ended, timedelta(seconds=wait), capped=False) or job
     if as_json:
-        click.echo(json.dumps({**as_dict(job), "disposition": submission.disposition}))
+        click.echo(json.dumps({**as_dict(located(instance, job)), "disposition": submission.disposition}))
     else:
         click.echo(f"{job.job_id}  {job.status}  {submission.disposition}")
     if wait is not None:
@@ -96,6 +97,7 @@ def status(job_id: UUID, as_json: bool) -> None:
     job = current_instance().find(job_id)
     if job is None:
         fail(f"there is no job {job_id}", USAGE)
+    job = located(current_instance(), job)
     if as_json:
         click.echo(json.dumps(as_dict(job)))
         return

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 import marshmallow
 
 from flask_async_jobs.config import Refused, duration
 from flask_async_jobs.errors import ConfigurationError
+from flask_async_jobs.states import JobView
+
+ResultUrl = str | Callable[[JobView], str | None]
+
+_path_or_address: Final = re.compile(r"(?:/(?!/)|https?://[^/{}])(?:[^\s\x00-\x1f\x7f{}<>\\]|\{job_id\})*")
+_endpoint: Final = re.compile(r"\w[\w.-]*")
 
 
 class HandlerKeywords(TypedDict, total=False):
@@ -27,6 +36,8 @@ class HandlerKeywords(TypedDict, total=False):
     timeout: timedelta | str | float | None
     atomic: bool
     max_active: int | None
+    result_url: ResultUrl | None
+    redirect: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,11 @@ class HandlerOptions:
         atomic: Whether the completion is written in the transaction of the handler's `db.session`, and committed
             with it: the job is COMPLETED if and only if what the handler wrote is there.
         max_active: How many jobs of the type may be active at once; a submission beyond is refused.
+        result_url: Where the result of a COMPLETED job is: a path below the application's root or a whole address,
+            with `{job_id}` where the id belongs; the name of an endpoint that takes a `job_id`; or a callable that
+            is given the `JobView`, its result included, and returns a URL as `url_for` makes it, or None.
+        redirect: Whether the status of a COMPLETED job is a redirect (303) to its result: to `result_url`, and
+            without one to the library's own route of results.
     """
 
     detached: bool = False
@@ -62,6 +78,8 @@ class HandlerOptions:
     timeout: timedelta | None = None
     atomic: bool = False
     max_active: int | None = None
+    result_url: ResultUrl | None = None
+    redirect: bool = False
 
     @classmethod
     def of(cls, type: str, options: dict[str, Any]) -> HandlerOptions:
@@ -126,6 +144,18 @@ def _schema(value: Any) -> marshmallow.Schema | None:
     raise Refused("expected a marshmallow schema, such as ListingSchema")
 
 
+def _result_url(value: Any) -> ResultUrl | None:
+    if isinstance(value, str):
+        if _path_or_address.fullmatch(value) or _endpoint.fullmatch(value):
+            return value
+        raise Refused("expected a path such as '/listings/{job_id}', with no other braces, or an endpoint's name")
+    if value is None:
+        return None
+    if not callable(value) or inspect.iscoroutinefunction(value):
+        raise Refused("expected a path such as '/listings/{job_id}', an endpoint's name, or a plain callable")
+    return value  # type: ignore[no-any-return]
+
+
 _parsers = {
     "detached": _boolean,
     "payload_schema": _schema,
@@ -139,4 +169,6 @@ _parsers = {
     "timeout": _optional_duration,
     "atomic": _boolean,
     "max_active": _optional_count,
+    "result_url": _result_url,
+    "redirect": _boolean,
 }

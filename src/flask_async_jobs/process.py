@@ -9,6 +9,7 @@ import weakref
 from datetime import timedelta
 from typing import Any
 
+from flask_async_jobs.api.results import check_result_url
 from flask_async_jobs.contexts import handler_context, watch_sessions
 from flask_async_jobs.dispatcher import Bounded, Dispatcher, ThreadDispatcher
 from flask_async_jobs.errors import ConfigurationError
@@ -101,6 +102,8 @@ class Process(Parts):
         atomic = [handler.type for handler in self.registry if handler.options.atomic]
         if atomic and "sqlalchemy" not in self.app.extensions:
             raise ConfigurationError(f"{atomic[0]!r} is atomic, and there is no db.session: use Flask-SQLAlchemy")
+        for handler in self.registry if self.settings.web_enabled else ():
+            check_result_url(self.app, handler)
 
     def _new_dispatcher(self, processing: bool | None) -> Dispatcher | None:
         settings = self.settings

@@ -1,5 +1,6 @@
 """Scenario S07: the URLs that are given out lead back, whatever stands in front of the application."""
 
+import json
 from typing import Any
 
 import httpx
@@ -64,6 +65,32 @@ def test_below_a_script_name_every_url_can_be_followed(consumer: Consumer) -> No
     served = consumer.serve(SCRIPT_NAME="/mounted")
     consumer.http.base_url = f"{served.url}/mounted"
     follow_all(consumer.http, consumer.submit("quick"), f"{served.url}/mounted/")
+
+
+def test_the_url_of_a_result_and_the_redirect_to_it_are_public_ones(consumer: Consumer) -> None:
+    options = {"ret": {"redirect": True}, "quick": {"result_url": "process"}, "slow": {"result_url": "/{job_id}"}}
+    consumer.serve(server="flask", PROXY_FIX="1", HANDLERS=json.dumps(options), sse_poll_interval=0.1)
+    with httpx.Client(base_url=PUBLIC, transport=Proxy(consumer.server.url), timeout=30) as public:
+        held = public.post("jobs/ret", json={"value": {"listing": 17}}, headers={"Prefer": "wait=10"})
+        job_id = held.json()["jobId"]
+        assert (held.status_code, held.headers["Location"]) == (303, f"{PUBLIC}jobs/{job_id}/result")
+        for method, path in (("GET", f"jobs/{job_id}/status"), ("HEAD", f"jobs/{job_id}")):
+            answer = public.request(method, path, headers={"If-None-Match": "*"})
+            assert (answer.status_code, answer.headers["Location"]) == (303, held.headers["Location"])
+        assert public.get(f"jobs/{job_id}", follow_redirects=True).json() == {"listing": 17}
+        for type, payload, path in (("quick", None, "?job_id={id}"), ("slow", {"n": 0.1}, "{id}")):
+            job = public.post(f"jobs/{type}", json=payload or {}, headers={"Prefer": "wait=10"}).json()
+            assert job["resultUrl"] == PUBLIC + path.format(id=job["jobId"])
+            assert f'"resultUrl": "{job["resultUrl"]}"' in public.get(f"jobs/{job['jobId']}/events").text
+        assert public.get(f"?job_id={job_id}").json()["pid"]
+
+
+def test_below_a_script_name_the_redirect_can_be_followed(consumer: Consumer) -> None:
+    served = consumer.serve(SCRIPT_NAME="/mounted", HANDLERS=json.dumps({"ret": {"redirect": True}}))
+    consumer.http.base_url = f"{served.url}/mounted"
+    held = consumer.submit("ret", {"value": 17}, headers={"Prefer": "wait=10"})
+    assert (held.status_code, held.headers["Location"]) == (303, held.json()["resultUrl"])
+    assert consumer.http.get(held.headers["Location"]).json() == 17
 
 
 def follow_all(http: httpx.Client, accepted: httpx.Response, root: str) -> None:

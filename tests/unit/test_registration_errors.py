@@ -54,6 +54,10 @@ def test_any_other_name_is_a_type(type: str) -> None:
 # Options
 
 
+async def coroutine_of(job: Any) -> str:
+    return "/"
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
@@ -68,6 +72,22 @@ def test_any_other_name_is_a_type(type: str) -> None:
         ("processing_timeout", 0),
         ("processing_timeout", True),
         ("require_idempotency_key", "no"),
+        ("redirect", "/listings"),
+        ("redirect", None),
+        ("result_url", 17),
+        ("result_url", ""),
+        ("result_url", "listings/{job_id}"),
+        ("result_url", "//elsewhere/{job_id}"),
+        ("result_url", "ftp://elsewhere/{job_id}"),
+        ("result_url", "https://{job_id}"),
+        ("result_url", "/listings/{id}"),
+        ("result_url", "/listings/{job_id!r}"),
+        ("result_url", "/listings/{job_id"),
+        ("result_url", "/listings/<job_id>"),
+        ("result_url", "/list ings"),
+        ("result_url", "/a\r\nb"),
+        ("result_url", "{job_id}"),
+        ("result_url", coroutine_of),
     ],
 )
 def test_the_value_of_an_option_is_checked(option: str, value: Any) -> None:

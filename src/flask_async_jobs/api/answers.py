@@ -9,6 +9,7 @@ from flask import Response, request
 
 from flask_async_jobs.api import replies
 from flask_async_jobs.api.boundary import not_modified, problem_reply, reply
+from flask_async_jobs.api.results import located, redirects
 from flask_async_jobs.api.service import JobService
 from flask_async_jobs.api.urls import JobUrls, urls_of
 from flask_async_jobs.api.waiting import etag_of, is_known, wait_of
@@ -24,8 +25,11 @@ def accepted(service: JobService, submission: Submission) -> Response:
 
 
 def status(service: JobService, job: JobView, code: int = 200, extra: Mapping[str, str] | None = None) -> Response:
-    """Return the state of a job: 200, 304 to one who knows it, or the problem of a failed one."""
+    """Return the state of a job: 200, 303 to its result, 304 to one who knows it, or the problem of a failure."""
+    job = located(service, job)
     headers = replies.status_headers(job, service.policy) | dict(extra or {})
+    if job.result_url and redirects(service, job):
+        return reply(replies.status_body(job), 303, headers | {"Location": job.result_url})
     if job.status is not JobStatus.FAILED:
         if code == 200:
             headers["ETag"] = etag_of(job)

@@ -104,6 +104,8 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         if handler.options.payload_schema is not None:
             _name_component(api, handler.options.payload_schema, f"{handler.type}.payload")
             parameters.append({"in": "json", "required": True, "schema": handler.options.payload_schema})
+        if not handler.options.redirect:
+            about["response"]["responses"].pop(303, None)
         about["arguments"] = {"parameters": parameters}
         operation: dict[str, Any] = {}
         for prepare in self._prepare_doc_cbks:

@@ -28,6 +28,12 @@ ACCEPTED: Final = {
 }
 STATUS: Final = {"jobId": _ID, "jobType": "accounts", "status": "PROCESSING", **_STATE}
 CANCELLED: Final = {**STATUS, "status": "CANCELLED", "completedAt": "2026-06-03T22:00:07Z"}
+COMPLETED: Final = {
+    **CANCELLED,
+    "status": "COMPLETED",
+    "percentComplete": 100,
+    "resultUrl": "https://api.example/listings/17",
+}
 OPERATION: Final = {
     "id": _ID,
     "status": "Running",

@@ -22,6 +22,7 @@ EXPIRES: Final = _answered("Expires", "Until when the job can be read (an HTTP d
 LOCATION: Final = _answered("Location", "The status URL.", format="uri") | _answered(
     "Operation-Location", "The operation URL.", format="uri"
 )
+RESULT_LOCATION: Final = _answered("Location", "The URL of the result.", format="uri")
 ALLOW: Final = _answered("Allow", "The methods of this path.")
 ETAG: Final = _answered("ETag", "The revision of the job.")
 APPLIED: Final = _answered("Preference-Applied", "`wait=N`, when the answer was held.")

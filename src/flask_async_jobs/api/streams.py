@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from flask import Response, request
 
 from flask_async_jobs.api import sse
 from flask_async_jobs.api.problems import Problem, ProblemRaised
+from flask_async_jobs.api.results import locating
 from flask_async_jobs.api.service import JobService
 from flask_async_jobs.events import follow
 from flask_async_jobs.states import JobView
@@ -29,7 +30,7 @@ def events(service: JobService, job: JobView) -> Response:
         return _response("", 200)
     subscription = _subscribed(service, job)
     current = service.find(job.job_id, service.reader_of_request()) or job
-    response = _response(_blocks(service, subscription, current), 200)
+    response = _response(_blocks(service, subscription, current, locating(service)), 200)
     response.call_on_close(subscription.close)
     return response
 
@@ -44,7 +45,9 @@ def _subscribed(service: JobService, job: JobView) -> Subscription:
         raise ProblemRaised(Problem("too-many-streams", headers=later)) from None
 
 
-def _blocks(service: JobService, subscription: Subscription, job: JobView) -> Iterator[str]:
+def _blocks(
+    service: JobService, subscription: Subscription, job: JobView, locate: Callable[[JobView], JobView]
+) -> Iterator[str]:
     """Give the bytes of a stream. The first comment lets the headers go out at once."""
     settings = service.settings
     deadline = time.monotonic() + settings.retention.total_seconds()
@@ -55,7 +58,7 @@ def _blocks(service: JobService, subscription: Subscription, job: JobView) -> It
             if event is None:
                 yield sse.COMMENT
                 continue
-            yield sse.encode_event(event, event.job.result_url, retry=retry)
+            yield sse.encode_event(event, locate(event.job).result_url, retry=retry)
             retry = None
     finally:
         subscription.close()

@@ -1,4 +1,7 @@
-"""The URLs of a job: absolute in a request, and wherever the application knows its server name."""
+"""The URLs that are given out: absolute in a request, and wherever the application knows its server name.
+
+Without either they are relative to the server.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from flask import current_app, has_request_context, url_for
+from flask import current_app, has_request_context, request, url_for
 
 JOB_ENDPOINT: Final = "async_jobs.get_job"
 
@@ -33,6 +36,11 @@ class JobUrls:
         return f"{self.job}/log"
 
     @property
+    def result(self) -> str:
+        """The small stored result."""
+        return f"{self.job}/result"
+
+    @property
     def operation(self) -> str:
         """The state in the words of stock pollers."""
         return f"{self.job}/operation"
@@ -44,14 +52,27 @@ class JobUrls:
 
 
 def urls_of(job_id: UUID) -> JobUrls | None:
-    """Return the URLs of a job, or None where the application has no routes of the library (`WEB_ENABLED` off).
-
-    Without a request they are absolute if `SERVER_NAME` is set, and otherwise relative to the server.
-    """
+    """Return the URLs of a job, or None where the application has no routes of the library (`WEB_ENABLED` off)."""
     if JOB_ENDPOINT not in current_app.view_functions:
         return None
+    return JobUrls(endpoint_url(JOB_ENDPOINT, job_id))
+
+
+def endpoint_url(endpoint: str, job_id: UUID) -> str:
+    """Return the URL of an endpoint that takes a `job_id`.
+
+    Raises:
+        werkzeug.routing.BuildError: The application has no such endpoint, or it takes more.
+    """
     if has_request_context() or current_app.config["SERVER_NAME"]:
-        return JobUrls(url_for(JOB_ENDPOINT, job_id=str(job_id), _external=True))
-    root = current_app.config["APPLICATION_ROOT"]
-    adapter = current_app.url_map.bind("", script_name=root)
-    return JobUrls(adapter.build(JOB_ENDPOINT, {"job_id": str(job_id)}, force_external=False))
+        return url_for(endpoint, job_id=str(job_id), _external=True)
+    adapter = current_app.url_map.bind("", script_name=current_app.config["APPLICATION_ROOT"])
+    return adapter.build(endpoint, {"job_id": str(job_id)}, force_external=False)
+
+
+def root_url() -> str:
+    """Return the root of the application, with a slash at its end."""
+    if has_request_context():
+        return request.root_url
+    server, root = current_app.config["SERVER_NAME"], current_app.config["APPLICATION_ROOT"].rstrip("/")
+    return f"{current_app.config['PREFERRED_URL_SCHEME']}://{server}{root}/" if server else f"{root}/"

@@ -11,16 +11,13 @@ from flask_async_jobs.api import replies
 from flask_async_jobs.api.answers import accepted, awaited, state_of, status
 from flask_async_jobs.api.boundary import answering, other_method, reply, stored_reply
 from flask_async_jobs.api.describe import JobsBlueprint, View
-from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, FAILURE, OPERATION, STATUS
+from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, OPERATION
 from flask_async_jobs.api.headers import (
     APPLIED,
-    ETAG,
     EXPIRES,
-    IF_NONE_MATCH,
     LAST_EVENT_ID,
     LOCATION,
     NO_STORE,
-    PREFER,
     RETRY_AFTER,
     STREAM_HEADERS,
 )
@@ -35,11 +32,11 @@ from flask_async_jobs.api.requests import (
 from flask_async_jobs.api.schemas import (
     AsyncJobAcceptedSchema,
     AsyncJobConflictSchema,
-    AsyncJobFailureSchema,
     AsyncJobOperationSchema,
     AsyncJobStatusSchema,
 )
 from flask_async_jobs.api.service import JobService
+from flask_async_jobs.api.state_docs import tells_end, tells_state
 from flask_async_jobs.api.streams import events
 from flask_async_jobs.api.waiting import wait_of
 from flask_async_jobs.states import CancelResult, JobStatus, JobView
@@ -63,13 +60,6 @@ def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
 def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
     @bp.answer(
         202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **APPLIED, **NO_STORE}
-    )
-    @bp.answer(
-        200,
-        AsyncJobStatusSchema,
-        description="With `Prefer: wait`: the job has ended",
-        example=CANCELLED,
-        headers={**LOCATION, **EXPIRES, **ETAG, **APPLIED, **NO_STORE},
     )
     @bp.problems(
         "unknown-type",
@@ -103,8 +93,7 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
         service.hold(submission)
         return accepted(service, submission)
 
-    view: View = submit
-    return view
+    return tells_end(bp, submit)
 
 
 def _found(service: JobService, text: str) -> JobView:
@@ -115,34 +104,20 @@ def _found(service: JobService, text: str) -> JobView:
 
 
 def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    read = {**EXPIRES, **RETRY_AFTER, **NO_STORE, **ETAG, **APPLIED}
-
     def state(job_id: str) -> Response:
         """Ask for the state of a job.
 
         `status` is PENDING, PROCESSING, COMPLETED or CANCELLED; a FAILED job is a problem document. While the job
-        is active `Retry-After` says when to ask again, and `Expires` until when the job can be read.
+        is active `Retry-After` says when to ask again, and `Expires` until when the job can be read. A type may
+        redirect (303) to the result of a COMPLETED job; the body names it as `resultUrl`.
         `Prefer: wait=N` holds the answer until the state has changed from that of `If-None-Match`, or from the
         current one.
         """
         return state_of(service, _found(service, job_id))
 
-    def documented(view: View) -> View:
-        view = bp.problems("job-not-found")(view)
-        view = bp.answer(
-            422,
-            AsyncJobFailureSchema,
-            content_type=MEDIA_TYPE,
-            description="The job failed",
-            example=FAILURE,
-            headers={**EXPIRES, **NO_STORE, **APPLIED},
-        )(view)
-        view = bp.answer(304, description="The client knows the current state", headers=read)(view)
-        view = bp.answer(200, AsyncJobStatusSchema, example=STATUS, headers=read)(view)
-        return answers(bp.asks(PREFER, IF_NONE_MATCH)(view))
-
-    bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented(state))
-    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented(state)))
+    documented = answers(tells_state(bp, state))
+    bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented)
+    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented))
 
 
 def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
