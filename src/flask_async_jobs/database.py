@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -31,6 +31,7 @@ from sqlalchemy import (
 from flask_async_jobs.column_types import Identifier, Instant
 from flask_async_jobs.connections import LONGEST_WAIT, Gate
 from flask_async_jobs.errors import ConfigurationError, StorageUnavailable
+from flask_async_jobs.impatience import impatient, prepare
 from flask_async_jobs.watchdog import Watchdog
 
 Clock = Callable[[], datetime]
@@ -81,7 +82,8 @@ class Database:
         self._troubled_at = 0.0
         self.gate = Gate(engine)
         self._spare = threading.Semaphore()
-        self._watchdog = None if self.is_sqlite else Watchdog()
+        self._watchdog = Watchdog()
+        prepare(engine)
 
     @property
     def is_memory(self) -> bool:
@@ -157,15 +159,24 @@ class Database:
         return rows
 
     def _execute(self, statement: Executable, bound: Mapping[str, Any]) -> Sequence[Row[Any]]:
-        with self._autocommit.begin() as connection, self._watched(connection):
+        with self._connected(self._autocommit) as connection:
             try:
                 return connection.execute(statement, bound).all()
             except exc.NotSupportedError:
                 connection.invalidate()
                 raise
 
-    def _watched(self, connection: Connection) -> AbstractContextManager[None]:
-        return nullcontext() if self._watchdog is None else self._watchdog.watch(connection)
+    @contextmanager
+    def _connected(self, engine: Engine) -> Iterator[Connection]:
+        """Give a connection and commit at the end; neither opening it nor a statement takes for ever."""
+        if self.is_sqlite:
+            with engine.begin() as connection:
+                yield connection
+            return
+        with impatient(self._watchdog):
+            connection = engine.connect()
+        with connection, self._watchdog.watch(connection.connection.driver_connection), connection.begin():
+            yield connection
 
     def try_to_run(
         self,
@@ -219,7 +230,7 @@ class Database:
             return self.run(statement, parameters)
         self.gate.wait()
         try:
-            with self._committed.begin() as connection, self._watched(connection):
+            with self._connected(self._committed) as connection:
                 return self._locked(connection, locks, statement, parameters)
         except _unavailable as error:
             self._report(error)

@@ -167,10 +167,10 @@ class Proxy:
 
 
 @contextmanager
-def proxied(url):
+def proxied(url, **options):
     address = make_url(url)
     proxy = Proxy(address.port)
-    engine = create_engine(address.set(port=proxy.port, query={"connect_timeout": "3"}))
+    engine = create_engine(address.set(port=proxy.port), **options)
     try:
         yield proxy, engine
     finally:
