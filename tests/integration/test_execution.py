@@ -1,7 +1,9 @@
 """Running attempts: what a handler meets, and what becomes of whatever it does."""
 
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
 
 import pytest
 
@@ -83,6 +85,13 @@ def test_a_job_failed_is_shown_as_it_is(jobs, engine, failure, shown):
     assert (error.title, error.detail, error.code) == shown
 
 
+def itself():
+    """Return a list that is a part of itself."""
+    value = []
+    value.append({"again": value})
+    return value
+
+
 @pytest.mark.parametrize(
     ("value", "outcome"),
     [
@@ -92,6 +101,14 @@ def test_a_job_failed_is_shown_as_it_is(jobs, engine, failure, shown):
         ({"deep": [float("inf")]}, "result-not-storable"),
         (b"bytes", "result-not-storable"),
         (iter(()), "result-not-storable"),
+        ({"deep": [{"deeper": float("-inf")}]}, "result-not-storable"),
+        ([Decimal("45.00")], [Decimal("45.00")]),
+        (Decimal("NaN"), "result-not-storable"),
+        (datetime(2026, 6, 3, 22, tzinfo=UTC), "result-not-storable"),
+        (UUID(int=1), "result-not-storable"),
+        ({1, 2}, "result-not-storable"),
+        (itself(), "result-not-storable"),
+        (object(), "result-not-storable"),
         ({1: 2}, "result-not-storable"),
         ("a\0b", "result-not-storable"),
         ("\ud800", "result-not-storable"),
