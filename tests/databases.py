@@ -37,7 +37,7 @@ def breakable_postgres() -> Iterator[PostgresServer]:
 def postgres_template(postgres: Databases) -> Iterator[str]:
     """The name of a PostgreSQL database with the library's tables and no rows, to be copied."""
     with _database(postgres) as url:
-        _create_tables(url)
+        create_tables(url)
         yield url.rpartition("/")[2]
 
 
@@ -45,7 +45,7 @@ def postgres_template(postgres: Databases) -> Iterator[str]:
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite file in WAL mode with the library's tables and no rows, to be copied."""
     path = tmp_path_factory.mktemp("sqlite") / "template.sqlite"
-    _create_tables(_sqlite_url(path))
+    create_tables(_sqlite_url(path))
     return path
 
 
@@ -107,7 +107,8 @@ def _database(server: Databases, template: str | None = None) -> Iterator[str]:
         server.drop_database(name)
 
 
-def _create_tables(url: str) -> None:
+def create_tables(url: str) -> None:
+    """Give a database the tables of the library."""
     from flask_async_jobs.models import Base  # late: only tests with a database need the library to be whole
 
     engine = create_engine(url, poolclass=NullPool)  # a template must have no connection left
