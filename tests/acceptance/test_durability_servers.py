@@ -1,20 +1,45 @@
 """Scenarios S53 and S85: workers forked from a process with connections, and workers of green threads."""
 
 import json
+import os
+import shutil
+import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import httpx
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from tests.acceptance.apps.harness import CONSUMER, Consumer
+from tests.servers.postgres_binaries import server_account
+from tests.servers.processes import free_port, start_process
 from tests.waiting import wait_until
 
 pytest_plugins = ["tests.acceptance.apps.fixtures"]
 pytestmark = pytest.mark.acceptance
 
+TLS = """
+[databases]
+* = host=127.0.0.1 port={server} user=postgres
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = session
+default_pool_size = 100
+client_tls_sslmode = require
+client_tls_key_file = {key}
+client_tls_cert_file = {certificate}
+"""
 PRELOADED = CONSUMER.with_name("preloaded.py")
 
 
@@ -22,8 +47,54 @@ PRELOADED = CONSUMER.with_name("preloaded.py")
 def test_workers_that_were_forked_from_a_process_with_a_pool_share_no_connection(
     postgres_consumer: Consumer, threads: str
 ) -> None:
-    consumer, count = postgres_consumer, 125
-    served = consumer.serve("--preload", "--workers", "4", "--threads", threads, application=PRELOADED)
+    check_that_workers_share_no_connection(postgres_consumer, threads)
+
+
+@pytest.mark.needs("pgbouncer", "openssl")
+def test_workers_that_were_forked_share_no_encrypted_connection(
+    postgres_consumer: Consumer,
+) -> None:
+    with encrypting(postgres_consumer.store.url) as url:
+        check_that_workers_share_no_connection(postgres_consumer, "4", DATABASE_URL=url)
+
+
+@contextmanager
+def encrypting(url: str) -> Iterator[str]:
+    """Give a URL of the same database that takes encrypted connections alone: PgBouncer before it, one to one."""
+    address, port, account = make_url(url), free_port(), server_account()
+    with TemporaryDirectory(prefix="tls-", dir="/tmp") as folder:
+        home = Path(folder)
+        key, certificate = home / "key.pem", home / "certificate.pem"
+        made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1"]
+        subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        settings = home / "pgbouncer.ini"
+        settings.write_text(TLS.format(server=address.port, port=port, key=key, certificate=certificate))
+        for path in (home, key, certificate, settings):
+            path.chmod(0o755 if path is home else 0o600)
+            if account.user:
+                os.chown(path, *account)
+        program = str(shutil.which("pgbouncer"))
+        process = start_process([program, str(settings)], home / "log", account=account, cwd=home)
+        try:
+            encrypted = address.set(port=port, query={"sslmode": "require"}).render_as_string(hide_password=False)
+            wait_until(lambda: is_encrypted(encrypted), 10, lambda: (home / "log").read_text())
+            yield encrypted
+        finally:
+            process.kill()
+            process.wait()
+
+
+def is_encrypted(url: str) -> bool:
+    """Whether the server takes a connection, and encrypts it."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url.replace("+psycopg", "")) as connection:
+        return bool(connection.pgconn.ssl_in_use)
+    return False
+
+
+def check_that_workers_share_no_connection(consumer: Consumer, threads: str, **settings: str) -> None:
+    """Send many requests of all kinds at once to four forked workers, and check what each of them saw."""
+    count = 125
+    served = consumer.serve("--preload", "--workers", "4", "--threads", threads, application=PRELOADED, **settings)
     processes = consumer.processes(4)
     backends: dict[int, set[int]] = defaultdict(set)
     forbidden: set[int] = set()
