@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from bench import in_process, over_http, size
+from bench import in_process, over_http, size, streams
 from tests.servers.postgres import PostgresServer
 
-SECTIONS = {"http": over_http.figures, "process": in_process.figures, "size": size.figures}
+SECTIONS = {
+    "http": over_http.figures,
+    "process": in_process.figures,
+    "size": size.figures,
+    "streams": streams.figures,
+}
 
 
 def main(wanted: list[str]) -> int:

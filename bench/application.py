@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import marshmallow
-from flask import Flask
+from flask import Flask, Response
 from flask_smorest import Api, Blueprint
 from sqlalchemy import Column, Table, create_engine, insert, select
 
@@ -38,6 +40,9 @@ def create_app() -> Flask:
     app.config.update(
         ASYNC_JOBS_PROCESSING_ENABLED=False,
         ASYNC_JOBS_RECOVERY_ENABLED=False,
+        ASYNC_JOBS_SSE_MAX_STREAMS=3000,
+        ASYNC_JOBS_SSE_MAX_SUBSCRIBERS=3000,
+        ASYNC_JOBS_NOTIFY_ENABLED=os.environ.get("NOTIFY") != "0",
         API_TITLE="bench",
         API_VERSION="1",
         OPENAPI_VERSION="3.1.0",
@@ -70,6 +75,22 @@ def _floor(engine: Any) -> Blueprint:
         with engine.begin() as connection:
             row = connection.execute(select(*_shown(table)).where(table.c.id == id)).one()
         return row._mapping
+
+    @floor.route("/<uuid:id>/events")
+    def events(id: Any) -> Response:
+        """Stream the state of a row as a loop that reads it each second."""
+
+        def blocks() -> Iterator[str]:
+            seen = None
+            while True:
+                with engine.begin() as connection:
+                    row = connection.execute(select(*_shown(table), table.c.revision).where(table.c.id == id)).one()
+                if row.revision != seen:
+                    seen = row.revision
+                    yield f"event: status\nid: {seen}\ndata: {row.status}\n\n"
+                time.sleep(1)
+
+        return Response(blocks(), mimetype="text/event-stream")
 
     return floor
 
