@@ -315,7 +315,8 @@ def test_an_endpoint_with_a_uuid_is_taken(engine, repository):
     assert app.test_client().get(f"/jobs/{job_id}").json["resultUrl"] == f"http://localhost/uuid/{job_id}"
 
 
-def test_the_document_says_which_types_redirect(client):
+def test_the_document_says_which_types_redirect(client, repository):
+    redirected = set(client.get(f"/jobs/{completed(repository, 'to_path')}").headers.keys())
     paths = client.get("/docs/openapi.json").json["paths"]
     for path, method, documented in (
         ("/jobs/to_path", "post", True),
@@ -326,4 +327,5 @@ def test_the_document_says_which_types_redirect(client):
         answers = paths[path][method]["responses"]
         assert ("303" in answers) is documented
         if documented:
-            assert "Location" in answers["303"]["headers"]
+            assert redirected - answers["303"]["headers"].keys() == {"Content-Type", "Content-Length"}
+            assert answers["303"]["content"]["application/json"]["example"]["resultUrl"]
