@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from tests.acceptance.apps.harness import at_once, consuming
 from tests.acceptance.apps.store import TERMINAL
 from tests.databases import create_tables
+from tests.integration.test_outages import proxied
 from tests.servers.postgres import PostgresServer
 from tests.serving import Serve
 from tests.waiting import wait_until
@@ -65,6 +67,26 @@ def test_a_restart_of_the_database_needs_no_restart_of_the_workers(
         assert len(consumer.store.runs()) == len(accepted)
         assert len(consumer.new_trouble()) <= 4
         assert served.is_running
+
+
+def test_a_server_whose_database_went_silent_answers_and_ends_in_time(postgres_url: str, serve: Serve) -> None:
+    with consuming(postgres_url, serve) as consumer, proxied(postgres_url) as (proxy, engine):
+        url = engine.url.render_as_string(hide_password=False)
+        served = consumer.serve("--workers", "2", "--threads", "8", DATABASE_URL=url, shutdown_timeout=1)
+        consumer.processes(2)
+        ended = consumer.run("quick").json()["jobId"]
+        proxy.freeze()
+        requests = [("POST", "/jobs/quick"), ("GET", f"/jobs/{ended}"), ("DELETE", f"/jobs/{ended}")] * 4
+        begun = time.monotonic()
+        answers = at_once([partial(consumer.http.request, *request) for request in requests])
+        assert {answer.status_code for answer in answers} == {503}
+        assert time.monotonic() - begun < 10
+        proxy.thaw()
+        wait_until(lambda: consumer.submit("quick").status_code == 202, 10)
+        wait_until(lambda: consumer.store.states().keys() <= TERMINAL, 20, lambda: str(consumer.store.states()))
+        proxy.freeze()
+        served.terminate()
+        served.wait(10)
 
 
 def accepted_at_last(http: httpx.Client) -> str:
