@@ -24,7 +24,7 @@ from flask_async_jobs.handlers import JobContext, JobReporter
 from flask_async_jobs.policy import DefaultJobPolicy, JobPolicy
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.states import ANY_OWNER, CancelResult, Disposition, JobError, JobStatus, JobView
-from flask_async_jobs.submitted import SubmittedJob
+from flask_async_jobs.submitted import SubmittedBatch, SubmittedJob
 
 __all__ = [
     "ANY_OWNER",
@@ -54,6 +54,7 @@ __all__ = [
     "RetryLater",
     "Saturated",
     "StorageUnavailable",
+    "SubmittedBatch",
     "SubmittedJob",
     "TooManyActive",
     "UnknownType",

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from flask import Response
 
-from flask_async_jobs import payloads
 from flask_async_jobs.api.answers import accepted
 from flask_async_jobs.api.results import located, with_result
+from flask_async_jobs.batch_calls import BatchCalls, encoded
 from flask_async_jobs.config import Refused, duration
-from flask_async_jobs.errors import InvalidPayload
 from flask_async_jobs.events import JobEvent, follow
 from flask_async_jobs.handlers import JobReporter
 from flask_async_jobs.instance import Instance
@@ -36,12 +33,8 @@ from flask_async_jobs.submitted import SubmittedJob
 _HEARTBEAT = 3_600.0
 
 
-class JobCalls(ABC):
+class JobCalls(BatchCalls):
     """The calls on the jobs of the current application. Each needs an application context."""
-
-    @abstractmethod
-    def _instance(self) -> Instance:
-        """Return what `init_app` made for the current application."""
 
     def submit(
         self,
@@ -150,8 +143,8 @@ class JobCalls(ABC):
         try:
             job = instance.find(known)
             if job is not None:
-                for event in filter(None, follow(subscription, job, math.inf, _HEARTBEAT)):
-                    yield replace(event, job=located(instance, event.job))
+                for state in filter(None, follow(subscription, job, math.inf, _HEARTBEAT)):
+                    yield JobEvent.of(located(instance, state))
         finally:
             subscription.close()
 
@@ -200,13 +193,7 @@ class JobCalls(ABC):
 
 
 def _payload(handler: Handler, value: Any, limit: int) -> Payload:
-    if value is None:
-        return accept_payload(handler, None, limit)
-    try:
-        text = payloads.encode(value)
-    except (payloads.NotJson, RecursionError) as error:
-        raise InvalidPayload(f"the payload cannot be stored: {error}") from error
-    return accept_payload(handler, text, limit)
+    return accept_payload(handler, None if value is None else encoded(value), limit)
 
 
 def _require_single_attempt(instance: Instance, job_id: UUID) -> None:

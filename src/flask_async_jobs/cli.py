@@ -115,9 +115,9 @@ def watch(job_id: UUID) -> None:
         if job is None:
             fail(f"there is no job {job_id}", USAGE)
         with click.progressbar(length=100, label=job.type, show_eta=False) as bar:
-            for event in follow(subscription, job, math.inf, _HEARTBEAT):
-                if event is not None:
-                    job = event.job
+            for state in follow(subscription, job, math.inf, _HEARTBEAT):
+                if state is not None:
+                    job = state
                     bar.update((job.percent_complete or 0) - bar.pos)
     click.echo(job.status)
     _exit_by(job)

@@ -218,30 +218,36 @@ class Database:
     def run_locked(
         self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
     ) -> Sequence[Row[Any]]:
-        """Execute `statement` while no other `run_locked` with one of these locks runs, on any host.
-
-        On PostgreSQL by advisory locks of the transaction, taken in the order given; on SQLite a writing statement
-        is alone in any case.
+        """Execute `statement` while nobody else holds one of these locks, on any host; see `together`.
 
         Raises:
             StorageUnavailable: As for `run`.
         """
         if self.is_sqlite:
             return self.run(statement, parameters)
+        with self.together(locks) as transaction:
+            return transaction.run(statement, parameters)
+
+    @contextmanager
+    def together(self, locks: Sequence[int] = ()) -> Iterator[Database]:
+        """Give a database whose statements are one transaction, committed at the end of the block.
+
+        Args:
+            locks: On PostgreSQL advisory locks of the transaction, taken first and in the order given. SQLite needs
+                none: from its first writing statement on the transaction is alone.
+
+        Raises:
+            StorageUnavailable: As for `run`; whether the transaction took effect is unknown.
+        """
         self.gate.wait()
         try:
             with self._connected(self._committed) as connection:
-                return self._locked(connection, locks, statement, parameters)
+                transaction = _Within(self, connection, self._clock)
+                transaction.lock(locks)
+                yield transaction
         except _unavailable as error:
             self._report(error)
             raise StorageUnavailable("the database cannot be asked at the moment") from error
-
-    def _locked(
-        self, connection: Connection, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
-    ) -> Sequence[Row[Any]]:
-        for lock in locks:
-            connection.execute(select(func.pg_advisory_xact_lock(lock)))
-        return connection.execute(statement, self._bound(parameters, None)).all()
 
     def within(self, connection: Connection) -> Database:
         """Return a database that runs its statements in the transaction of `connection`, and commits nothing.
@@ -292,7 +298,8 @@ class _Within(Database):
         durations: Mapping[str, timedelta] | None = None,
         wait: float = LONGEST_WAIT,
     ) -> Sequence[Row[Any]]:
-        return self._connection.execute(statement, self._bound(parameters, durations)).all()
+        result = self._connection.execute(statement, self._bound(parameters, durations))
+        return result.all() if result.returns_rows else ()
 
     def try_to_run(
         self, statement: Executable, parameters: Mapping[str, Any], durations: Mapping[str, timedelta], limit: float
@@ -302,12 +309,22 @@ class _Within(Database):
     def run_locked(
         self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
     ) -> Sequence[Row[Any]]:
-        if self.is_sqlite:
+        with self.together(locks):
             return self.run(statement, parameters)
-        level = self._connection.get_isolation_level()
-        if level not in ("READ COMMITTED", "READ UNCOMMITTED", "AUTOCOMMIT"):
-            raise ValueError(f"a cap cannot be exact in a {level} transaction, which sees old counts")
-        return self._locked(self._connection, locks, statement, parameters)
+
+    @contextmanager
+    def together(self, locks: Sequence[int] = ()) -> Iterator[Database]:
+        if locks and not self.is_sqlite:
+            level = self._connection.get_isolation_level()
+            if level not in ("READ COMMITTED", "READ UNCOMMITTED", "AUTOCOMMIT"):
+                raise ValueError(f"a cap cannot be exact in a {level} transaction, which sees old counts")
+        self.lock(locks)
+        yield self
+
+    def lock(self, locks: Sequence[int]) -> None:
+        """Take the locks until the transaction ends."""
+        for lock in () if self.is_sqlite else locks:
+            self._connection.execute(select(func.pg_advisory_xact_lock(lock)))
 
 
 def _lacks_tables(error: exc.SQLAlchemyError) -> bool:

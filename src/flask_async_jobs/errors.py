@@ -46,6 +46,10 @@ class PayloadTooLarge(InvalidPayload):
     """The payload is longer than `ASYNC_JOBS_PAYLOAD_MAX_BYTES`."""
 
 
+class UnwantedPayload(InvalidPayload):
+    """The type has no payload schema, and takes none."""
+
+
 class InvalidIdempotencyKey(AsyncJobsError, ValueError):
     """The key is not 1 to 255 visible ASCII characters, or is missing where the type requires one."""
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from flask_async_jobs.states import JobStatus, JobView
-from flask_async_jobs.watcher import Subscription
+from flask_async_jobs.subscriptions import S, Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class JobEvent:
 
 
 def wait_until(
-    subscription: Subscription, job: JobView, until: Callable[[JobView], bool], timeout: float
+    subscription: Subscription[JobView], job: JobView, until: Callable[[JobView], bool], timeout: float
 ) -> JobView:
     """Return the first state that satisfies `until` or is terminal, or the last one after `timeout` seconds."""
     deadline = time.monotonic() + timeout
@@ -103,22 +103,19 @@ def wait_until(
     return job
 
 
-def follow(
-    subscription: Subscription, job: JobView, deadline: float, heartbeat: float
-) -> Iterator[JobEvent | None]:
-    """Give the event of `job` and of each later state until it has ended; None after each `heartbeat` of silence.
+def follow(subscription: Subscription[S], known: S, deadline: float, heartbeat: float) -> Iterator[S | None]:
+    """Give the known state and each later one until the last; None after each `heartbeat` of silence.
 
-    Ends when the job has, at `deadline` (as `time.monotonic` counts), or when the place is lost.
+    Ends with the terminal state, at `deadline` (as `time.monotonic` counts), or when the place is lost.
     """
-    subscription.begin(job)
-    yield JobEvent.of(job)
-    while not job.status.is_terminal:
+    subscription.begin(known)
+    yield known
+    while not known.status.is_terminal:
         left = deadline - time.monotonic()
         if left <= 0:
             return
         state = subscription.next(min(heartbeat, left))
         if subscription.is_over and state is None:
             return
-        if state is not None:
-            job = state
-        yield None if state is None else JobEvent.of(state)
+        known = known if state is None else state
+        yield state

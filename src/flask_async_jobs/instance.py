@@ -8,14 +8,16 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from flask_async_jobs.batches import Batches, BatchRequest, BatchSubmission
 from flask_async_jobs.dispatcher import Bounded
 from flask_async_jobs.errors import OwnerRequired
 from flask_async_jobs.events import wait_until
 from flask_async_jobs.process import Process
 from flask_async_jobs.sessions import AnySession, connection_of, when_ended
-from flask_async_jobs.states import ANY_OWNER, AnyOwner, CancelResult, Disposition, JobView
+from flask_async_jobs.states import ANY_OWNER, AnyOwner, BatchItem, BatchView, CancelResult, Disposition, JobView
 from flask_async_jobs.submission import Submission, Submissions, WorkRequest, checked_owner
-from flask_async_jobs.watcher import Subscription, TooManyStreams
+from flask_async_jobs.subscriptions import Subscription
+from flask_async_jobs.watcher import TooManyStreams
 
 OwnerLoader = Callable[[], str | None]
 
@@ -46,12 +48,25 @@ class Instance(Process):
             submissions = Submissions(bound, self.policy, self.settings)
         rejects = self.settings.backpressure == "reject" and self.is_full
         submission = submissions.submit(request, room=not rejects)
-        if submission.disposition is Disposition.CREATED:
+        self._wake_for(submission.disposition, session)
+        return submission
+
+    def submit_batch(self, request: BatchRequest, *, session: AnySession | None = None) -> BatchSubmission:
+        """Answer the submission of a batch, and wake this process's dispatcher if it was created; as `submit`."""
+        repository = self.batch_repository
+        if session is not None:
+            repository = repository.within(connection_of(session, self.engine))
+        rejects = self.settings.backpressure == "reject" and self.is_full
+        submission = Batches(repository, self.submissions).submit(request, room=not rejects)
+        self._wake_for(submission.disposition, session)
+        return submission
+
+    def _wake_for(self, disposition: Disposition, session: AnySession | None) -> None:
+        if disposition is Disposition.CREATED:
             if session is None:
                 self.wake()
             else:
                 when_ended(session, self.wake)
-        return submission
 
     def hold(self, submission: Submission) -> None:
         """Wait until a slot takes the job, where `BACKPRESSURE` is `wait`, every slot is taken and it was created.
@@ -90,6 +105,22 @@ class Instance(Process):
         job = repository.find(job_id, owner)
         return (CancelResult.ALREADY_TERMINAL if job else CancelResult.NOT_FOUND), job
 
+    def find_batch(self, batch_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> BatchView | None:
+        """Return a batch, or None if it is unknown or another owner's."""
+        return self.batch_repository.find(batch_id, owner)
+
+    def batch_items(self, batch_id: UUID, after: int, most: int, owner: str | AnyOwner) -> list[BatchItem] | None:
+        """Return a page of a batch's items, or None if it is unknown or another owner's."""
+        return self.batch_repository.items(batch_id, after, most, owner)
+
+    def cancel_batch(self, batch_id: UUID, owner: str | AnyOwner) -> tuple[CancelResult, BatchView | None]:
+        """Cancel the active items of a batch, and return how it stands then."""
+        cancelled = self.batch_repository.cancel(batch_id, owner)
+        batch = self.batch_repository.find(batch_id, owner)
+        if batch is None:
+            return CancelResult.NOT_FOUND, None
+        return (CancelResult.CANCELLED if cancelled else CancelResult.ALREADY_TERMINAL), batch
+
     def wait(
         self, job_id: UUID, until: Callable[[JobView], bool], timeout: timedelta, *, capped: bool = True
     ) -> JobView | None:
@@ -107,9 +138,13 @@ class Instance(Process):
         finally:
             subscription.close()
 
-    def subscribe(self, job_id: UUID) -> Subscription:
+    def subscribe(self, job_id: UUID) -> Subscription[JobView]:
         """Take a place for a stream; see `Watcher.subscribe`."""
         return self.watcher.subscribe(job_id, stream=True)
+
+    def subscribe_to_batch(self, batch_id: UUID) -> Subscription[BatchView]:
+        """Take a place for a stream that follows a batch; see `Watcher.subscribe_to_batch`."""
+        return self.watcher.subscribe_to_batch(batch_id)
 
     def owner_of_request(self) -> str | None:
         """Return who makes the current request, by the application's `owner_loader`.

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from flask import Flask
 from sqlalchemy import Engine
 
+from flask_async_jobs.batch_repository import BatchRepository
 from flask_async_jobs.config import Settings
 from flask_async_jobs.database import Clock
 from flask_async_jobs.dispatcher import Dispatcher
@@ -70,6 +71,11 @@ class Parts:
         return self._once("repository", self._new_repository)
 
     @property
+    def batch_repository(self) -> BatchRepository:
+        """The store of batches."""
+        return self._once("batch_repository", lambda: BatchRepository(self.repository))
+
+    @property
     def submissions(self) -> Submissions:
         """What answers submissions."""
         return self._once("submissions", lambda: Submissions(self.repository, self.policy, self.settings))
@@ -120,6 +126,7 @@ class Parts:
         settings = self.settings
         return Watcher(
             self.repository,
+            self.batch_repository,
             interval=settings.sse_poll_interval,
             most=settings.sse_max_streams,
             most_of_a_job=settings.sse_max_subscribers,
@@ -129,10 +136,13 @@ class Parts:
     def _new_recovery(self) -> Recovery:
         return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)
 
+    def _new_purge(self) -> Purge:
+        return Purge(self.repository, self.batch_repository, self.registry.rules, self.settings.retention)
+
     @property
     def purge(self) -> Purge:
         """The pass over jobs whose retention is over."""
-        return self._once("purge", lambda: Purge(self.repository, self.registry.rules, self.settings.retention))
+        return self._once("purge", self._new_purge)
 
     @property
     def watcher(self) -> Watcher:

@@ -66,6 +66,11 @@ def encode(value: Any, limit: int | None = None) -> str:
     return _text(value, limit=inf if limit is None else limit)
 
 
+def is_storable(text: str) -> bool:
+    """Return whether every supported database can hold `text`: not with NUL or a lone surrogate."""
+    return not _unstorable.search(text)
+
+
 def fingerprint(value: Any) -> str:
     """Return a digest that is the same for JSON values that are equal, in the manner of RFC 8785.
 

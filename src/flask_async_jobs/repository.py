@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Executable, Row
 
-from flask_async_jobs import payloads
+from flask_async_jobs.caps import limits_of, locks_of
 from flask_async_jobs.database import Clock, Database
 from flask_async_jobs.models import jobs_table
 from flask_async_jobs.records import Cap, Claim, Count, NewJob, Stored, Tally, TypeRules, claim_of, names, view_of
@@ -49,6 +49,7 @@ class JobRepository:
         clock: Replaces the database's clock.
 
     Attributes:
+        schema: Where the tables stand, if not in the default schema.
         refused: How many writes of attempts were refused, because the attempt no longer was the running one.
         changed: Called after every write that took effect; must return at once.
     """
@@ -57,7 +58,7 @@ class JobRepository:
         self.database = Database(engine, clock)
         self.statements = Statements(self.database, jobs_table(schema))
         self._capped: dict[tuple[str, ...], Any] = {}
-        self._schema = schema
+        self.schema = schema
         self.refused = Tally()
         self.changed: Callable[[], None] = _nobody_listens
 
@@ -101,10 +102,8 @@ class JobRepository:
         scopes = tuple(cap.scope for cap in caps)
         if scopes not in self._capped:
             self._capped[scopes] = self.statements.capped_insert(caps)
-        names = {"type": new.type, "owner": new.owner, "total": ""}
-        locks = [payloads.number("\0".join((self._schema or "", scope, names[scope]))) for scope in scopes]
-        limits = {f"most_{cap.scope}_": cap.most for cap in caps}
-        return self.database.run_locked(locks, self._capped[scopes], {**parameters, **limits})
+        locks = locks_of(caps, self.schema, new.type, new.owner)
+        return self.database.run_locked(locks, self._capped[scopes], {**parameters, **limits_of(caps)})
 
     def find_by_key(self, owner: str, idempotency_key: str) -> Stored | None:
         """Return the job that this key of this owner created."""

@@ -25,7 +25,6 @@ from sqlalchemy import (
     null,
     or_,
     select,
-    true,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -138,28 +137,7 @@ class Statements(Upkeep):
 
     def capped_insert(self, caps: Sequence[Cap]) -> Any:
         """Return the insert that stores nothing when as many jobs are active as a cap allows."""
-        where = [
-            self._active(PENDING, cap, "available_at", "created_at") + self._active(PROCESSING, cap, "started_at")
-            < bindparam(f"most_{cap.scope}_")
-            for cap in caps
-        ]
-        return self._insert(*where)
-
-    def _active(self, status: ColumnElement[str], cap: Cap, *order: str) -> ColumnElement[int]:
-        """Return how many jobs of one state there are, along its index, and no further than the cap."""
-        jobs = self._columns
-        scopes = {
-            "type": checked(jobs.type == bindparam("type_")),
-            "owner": checked(jobs.owner == bindparam("owner_")),
-            "total": true(),
-        }
-        rows = (
-            select(jobs.id)
-            .where(jobs.status == status, scopes[cap.scope])
-            .order_by(*(jobs[each] for each in order))
-        )
-        first = rows.limit(limit(f"most_{cap.scope}_")).subquery()
-        return select(func.count()).select_from(first).scalar_subquery()
+        return self._insert(*self.room(caps, literal_column("1")))
 
     def _insert(self, *where: ColumnElement[bool], surfacing: bool = False) -> Any:
         columns = ["id", "type", "owner", "work_key", "fingerprint", "coalescing_key", "idempotency_key", "payload"]

@@ -120,3 +120,54 @@ class JobView:
     revision: int
     result: Any = None
     result_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchView:
+    """A batch as it stood at one moment: its items are counted, never kept count of.
+
+    Attributes:
+        revision: The sum of the items' revisions; grows with each change of one.
+        ended_at: When the last of the items that have ended did.
+    """
+
+    batch_id: UUID
+    type: str
+    owner: str | None
+    submitted_at: datetime
+    total: int
+    pending: int
+    processing: int
+    completed: int
+    failed: int
+    cancelled: int
+    ended_at: datetime | None
+    revision: int
+
+    @property
+    def status(self) -> JobStatus:
+        """PENDING while every item is, COMPLETED when every item has ended, however; PROCESSING in between."""
+        if self.pending + self.processing == 0:
+            return JobStatus.COMPLETED
+        return JobStatus.PENDING if self.pending == self.total else JobStatus.PROCESSING
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When the last item ended, or None while one is active."""
+        return self.ended_at if self.status is JobStatus.COMPLETED else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """One item of a batch as it stood at one moment, with its result as JSON text."""
+
+    position: int
+    item_id: str
+    job_id: UUID
+    status: JobStatus
+    created_at: datetime
+    last_updated_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    result: str | None
+    error: JobError | None

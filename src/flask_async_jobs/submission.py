@@ -19,6 +19,7 @@ from flask_async_jobs.errors import (
     PayloadTooLarge,
     Saturated,
     TooManyActive,
+    UnwantedPayload,
 )
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.records import Cap, NewJob, Stored
@@ -29,7 +30,8 @@ from flask_async_jobs.states import Disposition, JobView, storable
 OWNER_LIMIT: Final = 255
 _key = re.compile(r"[\x21-\x7e]{1,255}")
 _quoted = re.compile(r'"((?:[\x20-\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
-_turns: Final = 5
+TURNS: Final = 5
+"""How often a submission is tried whose winner is gone before it can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def accept_payload(handler: Handler, text: str | None, limit: int) -> Payload:
     schema = handler.options.payload_schema
     if schema is None:
         if value != {}:
-            raise InvalidPayload(f"the type {handler.type!r} takes no payload: send no body, or {{}}")
+            raise UnwantedPayload(f"the type {handler.type!r} takes no payload: send no body, or {{}}")
         return Payload(None, payloads.fingerprint({}))
     errors = _schema_errors(schema, value)
     if errors:
@@ -177,7 +179,7 @@ class Submissions:
         if window is not None and (stored := self._repository.find_fresh(new.work_key, window)):
             return Submission(stored.view, Disposition.FRESH)
         if room:
-            return self._create(new, self._caps(handler))
+            return self._create(new, self.caps(handler))
         if stored := self._find_in_flight(new):
             return Submission(stored.view, Disposition.COALESCED)
         raise Saturated("every slot is taken; nothing was stored")
@@ -203,7 +205,8 @@ class Submissions:
             run_at=request.run_at,
         )
 
-    def _caps(self, handler: Handler) -> list[Cap]:
+    def caps(self, handler: Handler) -> list[Cap]:
+        """Return how many jobs may be active, by scope."""
         limits = {
             "total": self._settings.max_active,
             "type": handler.options.max_active,
@@ -216,7 +219,7 @@ class Submissions:
 
         The winner may end between the two statements; then nobody is first any more, and the insert is tried again.
         """
-        for turn in range(_turns):
+        for turn in range(TURNS):
             if job := self._repository.insert(new, caps):
                 return Submission(job, Disposition.CREATED)
             if stored := self._find_by_key(new):

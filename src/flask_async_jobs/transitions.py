@@ -10,6 +10,7 @@ number of rows of a sub-query (`_is_one_of`). What remains is the primary key, o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -25,12 +26,13 @@ from sqlalchemy import (
     literal_column,
     null,
     select,
+    true,
     update,
 )
 from sqlalchemy.sql.dml import ReturningUpdate, Update
 
 from flask_async_jobs.database import Database
-from flask_async_jobs.records import view_columns
+from flask_async_jobs.records import Cap, view_columns
 
 PENDING: Final[ColumnElement[str]] = literal_column("'PENDING'")
 PROCESSING: Final[ColumnElement[str]] = literal_column("'PROCESSING'")
@@ -107,13 +109,40 @@ class Transitions:
             "percent_complete": null(),
         }
 
+    def room(self, caps: Sequence[Cap], more: ColumnElement[int]) -> list[ColumnElement[bool]]:
+        """Return the conditions that `more` jobs can become active below each cap."""
+        return [
+            self._active(PENDING, cap, "available_at", "created_at")
+            + self._active(PROCESSING, cap, "started_at")
+            + more
+            <= bindparam(f"most_{cap.scope}_")
+            for cap in caps
+        ]
+
+    def _active(self, status: ColumnElement[str], cap: Cap, *order: str) -> ColumnElement[int]:
+        """Return how many jobs of one state there are, along its index, and no further than the cap."""
+        jobs = self._columns
+        scopes = {
+            "type": checked(jobs.type == bindparam("type_")),
+            "owner": checked(jobs.owner == bindparam("owner_")),
+            "total": true(),
+        }
+        rows = (
+            select(jobs.id)
+            .where(jobs.status == status, scopes[cap.scope])
+            .order_by(*(jobs[each] for each in order))
+        )
+        first = rows.limit(limit(f"most_{cap.scope}_")).subquery()
+        return select(func.count()).select_from(first).scalar_subquery()
+
     @staticmethod
     def _locked(rows: Select[Any]) -> CTE:
         """Return `rows` locked, without those that somebody else has locked (SQLite locks as a whole)."""
         return rows.with_for_update(skip_locked=True).cte("locked")
 
-    def _is_one_of(self, rows: CTE) -> ColumnElement[bool]:
+    def _is_one_of(self, rows: CTE, identifier: ColumnElement[Any] | None = None) -> ColumnElement[bool]:
         """Return the condition that a row is one of `rows`: an array of keys on PostgreSQL, which nothing joins."""
+        own = self._columns.id if identifier is None else identifier
         if self._database.is_sqlite:
-            return self._columns.id.in_(select(rows.c.id))
-        return self._columns.id == func.any(func.array(select(rows.c.id).scalar_subquery()))
+            return own.in_(select(rows.c.id))
+        return own == func.any(func.array(select(rows.c.id).scalar_subquery()))

@@ -1,19 +1,17 @@
-"""One watcher in a process reads the state of all followed jobs, and tells each subscriber what changed."""
+"""One watcher in a process reads the state of all that is followed, and tells each subscriber what changed."""
 
 from __future__ import annotations
 
 import logging
 import os
 import threading
-from collections import deque
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from flask_async_jobs.errors import StorageUnavailable
-from flask_async_jobs.repository import JobRepository
-from flask_async_jobs.states import JobView
+from flask_async_jobs.states import BatchView, JobView
+from flask_async_jobs.subscriptions import Source, Subscription
 
 SHORTEST_PAUSE: Final = 0.05
 """Seconds between two looks, however often somebody says that something changed."""
@@ -24,84 +22,46 @@ _log = logging.getLogger("flask_async_jobs")
 
 
 class TooManySubscribers(Exception):
-    """As many streams follow this job as may."""
+    """As many streams follow this job or batch as may."""
 
 
 class TooManyStreams(Exception):
     """As many streams and waiters are open in this process as may."""
 
 
-class Subscription:
-    """A place from which one job is followed. States that nobody takes wait in a bounded queue."""
-
-    def __init__(
-        self, job_id: UUID, limit: int, release: Callable[[Subscription], None], *, is_stream: bool = False
-    ) -> None:
-        self.job_id = job_id
-        self.is_stream = is_stream
-        self._limit = limit
-        self._release = release
-        self._changed = threading.Condition()
-        self._states: deque[JobView] = deque()
-        self._last: JobView | None = None
-        self.is_over = False
-        """Whether nothing more will come: the place was lost or given back, or the row is gone."""
-
-    def begin(self, job: JobView) -> None:
-        """Take `job` as known, so that only what differs from it is told."""
-        with self._changed:
-            self._last = job
-            self._states = deque(state for state in self._states if state.revision > job.revision)
-
-    def offer(self, job: JobView | None) -> None:
-        """Tell the state as it was read; None: the row is gone."""
-        with self._changed:
-            if job is None:
-                self.is_over = True
-            elif job != self._last:
-                self._last = job
-                self._states.append(job)
-                self.is_over = len(self._states) > self._limit
-            self._changed.notify_all()
-
-    def next(self, timeout: float) -> JobView | None:
-        """Return the next state, or None if none comes within `timeout` seconds or nothing more will."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._states or self.is_over, timeout)
-            return self._states.popleft() if self._states and not self.is_over else None
-
-    def close(self) -> None:
-        """Give the place back; once is enough."""
-        with self._changed:
-            self.is_over = True
-            self._changed.notify_all()
-        self._release(self)
-
-
 class Watcher:
-    """Reads the state of every followed job in one query an interval; none while nobody follows one.
+    """Reads the state of every followed job in one query an interval, and of every followed batch in another.
 
-    Holds neither a connection nor a thread for a subscriber. A change in this process is looked at without waiting
-    for the interval.
+    Asks nothing while nobody follows any. Holds neither a connection nor a thread for a subscriber. A change in
+    this process is looked at without waiting for the interval.
 
     Args:
-        repository: The job store.
+        jobs: The job store.
+        batches: The store of batches.
         interval: How often to look.
         most: How many subscribers there may be in the process.
-        most_of_a_job: How many streams may follow one job.
+        most_of_a_job: How many streams may follow one job or batch.
         pending: How many states may wait for a subscriber before it loses its place.
     """
 
     def __init__(
-        self, repository: JobRepository, *, interval: timedelta, most: int, most_of_a_job: int, pending: int
+        self,
+        jobs: Source,
+        batches: Source,
+        *,
+        interval: timedelta,
+        most: int,
+        most_of_a_job: int,
+        pending: int,
     ) -> None:
-        self._repository = repository
+        self._jobs = jobs
+        self._batches = batches
         self._interval = interval.total_seconds()
         self._most = most
         self._most_of_a_job = most_of_a_job
         self._pending = pending
         self._lock = threading.Lock()
-        self._followed: dict[UUID, list[Subscription]] = {}
+        self._followed: dict[tuple[Source, UUID], list[Subscription[Any]]] = {}
         self._open = 0
         self._wanted = threading.Event()
         self._look = threading.Event()
@@ -109,7 +69,7 @@ class Watcher:
         self._thread_of: int | None = None
         self._stopped = False
 
-    def subscribe(self, job_id: UUID, *, stream: bool = False, capped: bool = True) -> Subscription:
+    def subscribe(self, job_id: UUID, *, stream: bool = False, capped: bool = True) -> Subscription[JobView]:
         """Take a place from which `job_id` is followed.
 
         Args:
@@ -121,14 +81,21 @@ class Watcher:
             TooManySubscribers: As many streams follow this job as may.
             TooManyStreams: As many places are taken in this process as there are.
         """
+        return self._subscribe((self._jobs, job_id), stream, capped)
+
+    def subscribe_to_batch(self, batch_id: UUID) -> Subscription[BatchView]:
+        """Take a place for a stream that follows a batch; see `subscribe`."""
+        return self._subscribe((self._batches, batch_id), stream=True, capped=True)
+
+    def _subscribe(self, followed: tuple[Source, UUID], stream: bool, capped: bool) -> Subscription[Any]:
         with self._lock:
-            others = self._followed.get(job_id, [])
+            others = self._followed.get(followed, [])
             if stream and sum(other.is_stream for other in others) >= self._most_of_a_job:
                 raise TooManySubscribers
             if capped and self._open >= self._most:
                 raise TooManyStreams
-            subscription = Subscription(job_id, self._pending, self._release, is_stream=stream)
-            self._followed[job_id] = [*others, subscription]
+            subscription: Subscription[Any] = Subscription(followed, self._pending, self._release, is_stream=stream)
+            self._followed[followed] = [*others, subscription]
             self._open += 1
             self._start()
         return subscription
@@ -150,32 +117,35 @@ class Watcher:
             thread.join(STOP_TIMEOUT)
 
     def look_once(self) -> int:
-        """Read all followed jobs in one query, tell their subscribers, and return how many jobs were read."""
+        """Read all followed jobs in one query, all batches in another, tell their subscribers; return how many."""
+        return sum(self._look_at(source) for source in (self._jobs, self._batches))
+
+    def _look_at(self, source: Source) -> int:
         with self._lock:
-            followed = {job_id: list(each) for job_id, each in self._followed.items()}
+            followed = {id: list(each) for (of, id), each in self._followed.items() if of is source}
         if not followed:
             return 0
-        found = self._repository.find_all(list(followed))
-        for job_id, subscriptions in followed.items():
+        found = source.find_all(list(followed))
+        for id, subscriptions in followed.items():
             for subscription in subscriptions:
-                subscription.offer(found.get(job_id))
+                subscription.offer(found.get(id))
         return len(followed)
 
-    def _subscriptions(self) -> list[Subscription]:
+    def _subscriptions(self) -> list[Subscription[Any]]:
         with self._lock:
             return [subscription for each in self._followed.values() for subscription in each]
 
-    def _release(self, subscription: Subscription) -> None:
+    def _release(self, subscription: Subscription[Any]) -> None:
         with self._lock:
-            others = self._followed.get(subscription.job_id, [])
+            others = self._followed.get(subscription.followed, [])
             if subscription not in others:
                 return
             left = [each for each in others if each is not subscription]
             self._open -= 1
             if left:
-                self._followed[subscription.job_id] = left
+                self._followed[subscription.followed] = left
             else:
-                del self._followed[subscription.job_id]
+                del self._followed[subscription.followed]
                 if not self._followed:
                     self._wanted.clear()
 

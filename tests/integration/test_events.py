@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
+from flask_async_jobs.batch_repository import BatchRepository
 from flask_async_jobs.watcher import TooManyStreams, TooManySubscribers, Watcher
 from tests.integration.counting import counted
 from tests.integration.processes import application, running
@@ -30,7 +31,9 @@ def repository(engine):
 
 @pytest.fixture
 def watcher(repository):
-    watcher = Watcher(repository, interval=SECOND * 3600, most=5, most_of_a_job=2, pending=3)
+    watcher = Watcher(
+        repository, BatchRepository(repository), interval=SECOND * 3600, most=5, most_of_a_job=2, pending=3
+    )
     repository.changed = watcher.changed
     yield watcher
     watcher.stop()

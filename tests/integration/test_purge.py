@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
+from flask_async_jobs.batch_repository import BatchRepository
 from flask_async_jobs.purge import Purge
 from flask_async_jobs.records import TypeRules
 from tests.integration.counting import counted
@@ -27,6 +28,10 @@ def jobs():
 @pytest.fixture
 def repository(engine):
     return JobRepository(engine)
+
+
+def purge(repository, rules=RULES):
+    return Purge(repository, BatchRepository(repository), lambda: rules, LEASE)
 
 
 def completed(repository, engine, age=HOURS, **values):
@@ -92,8 +97,8 @@ def test_a_pass_goes_on_in_short_transactions_until_nothing_is_left(repository, 
     for _ in range(5):
         completed(repository, engine)
     with counted(engine) as statements:
-        assert Purge(repository, lambda: [TypeRules("a")], LEASE).sweep() == 5
-    assert len(statements) == 3
+        assert purge(repository, [TypeRules("a")]).sweep() == 5
+    assert len(statements) == 4  # the last one looks for batches
 
 
 def test_a_pass_is_bounded(repository, engine, monkeypatch):
@@ -101,7 +106,11 @@ def test_a_pass_is_bounded(repository, engine, monkeypatch):
     monkeypatch.setattr("flask_async_jobs.purge.BATCHES", 2)
     for _ in range(3):
         completed(repository, engine)
-    assert [Purge(repository, lambda: RULES, LEASE).sweep() for _ in range(3)] == [2, 1, 0]
+    assert [Purge(repository, BatchRepository(repository), lambda: RULES, LEASE).sweep() for _ in range(3)] == [
+        2,
+        1,
+        0,
+    ]
 
 
 def test_a_row_that_somebody_has_locked_stays(jobs, postgres_url):

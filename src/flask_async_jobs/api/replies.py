@@ -26,6 +26,11 @@ def instant(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def instant_or_none(moment: datetime | None) -> str | None:
+    """Return an instant as `instant` does, or None for none."""
+    return None if moment is None else instant(moment)
+
+
 def accepted_body(job: JobView, disposition: str, urls: JobUrls) -> dict[str, Any]:
     """Return the body of a 202 to a submission."""
     return {

@@ -117,7 +117,7 @@ def _url_of(options: HandlerOptions, job: JobView) -> str | None:
         case str() as text if "/" in text:
             return iri_to_uri(_below_root(text.replace("{job_id}", str(job.job_id))))
         case str() as endpoint:
-            return endpoint_url(endpoint, job.job_id)
+            return endpoint_url(endpoint, job_id=job.job_id)
         case function:
             return _checked(function(job))
 

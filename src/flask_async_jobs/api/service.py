@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Protocol
 from uuid import UUID
 
+from flask_async_jobs.batches import BatchRequest, BatchSubmission
 from flask_async_jobs.config import Settings
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.registry import HandlerRegistry
-from flask_async_jobs.states import AnyOwner, CancelResult, JobView
+from flask_async_jobs.states import AnyOwner, BatchItem, BatchView, CancelResult, JobView
 from flask_async_jobs.submission import Submission, WorkRequest
-from flask_async_jobs.watcher import Subscription
+from flask_async_jobs.subscriptions import Subscription
 
 
 class JobService(Protocol):
@@ -52,8 +53,28 @@ class JobService(Protocol):
         """
         ...
 
-    def subscribe(self, job_id: UUID) -> Subscription:
+    def subscribe(self, job_id: UUID) -> Subscription[JobView]:
         """Take a place for a stream; raises what `Watcher.subscribe` does."""
+        ...
+
+    def submit_batch(self, request: BatchRequest) -> BatchSubmission:
+        """Answer the submission of a batch and announce one that was created."""
+        ...
+
+    def find_batch(self, batch_id: UUID, owner: str | AnyOwner) -> BatchView | None:
+        """Return a batch, or None if it is unknown or another owner's."""
+        ...
+
+    def batch_items(self, batch_id: UUID, after: int, most: int, owner: str | AnyOwner) -> list[BatchItem] | None:
+        """Return a page of a batch's items, or None if it is unknown or another owner's."""
+        ...
+
+    def cancel_batch(self, batch_id: UUID, owner: str | AnyOwner) -> tuple[CancelResult, BatchView | None]:
+        """Cancel the active items of a batch and return how it stands then."""
+        ...
+
+    def subscribe_to_batch(self, batch_id: UUID) -> Subscription[BatchView]:
+        """Take a place for a stream that follows a batch; raises what `Watcher.subscribe` does."""
         ...
 
     def result_of(self, job_id: UUID) -> str | None:

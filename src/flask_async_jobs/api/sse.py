@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from flask_async_jobs.api.replies import instant
+from flask_async_jobs.api.batch_replies import counts
+from flask_async_jobs.api.replies import instant, instant_or_none
 from flask_async_jobs.events import JobEvent
+from flask_async_jobs.states import BatchView
 
 COMMENT: Final = ": ok\n"
 RETRY_MS: Final = 2_000
@@ -25,6 +27,15 @@ def encode(event: str, data: dict[str, Any], *, id: int | None = None, retry: in
 def encode_event(event: JobEvent, result_url: str | None = None, *, retry: int | None = None) -> str:
     """Return the block of one change of a job; its id is the revision."""
     return encode(event.event, _data(event, result_url), id=event.revision, retry=retry)
+
+
+def encode_batch(batch: BatchView, *, retry: int | None = None) -> str:
+    """Return the block of one change of a batch; its id is the sum of the items' revisions."""
+    data = {"batchId": str(batch.batch_id), "status": batch.status, **counts(batch)}
+    if not batch.status.is_terminal:
+        return encode("progress", data, id=batch.revision, retry=retry)
+    data["completedAt"] = instant_or_none(batch.completed_at)
+    return encode("complete", data, id=batch.revision, retry=retry)
 
 
 def _data(event: JobEvent, result_url: str | None) -> dict[str, Any]:

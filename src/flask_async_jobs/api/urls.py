@@ -12,6 +12,7 @@ from uuid import UUID
 from flask import current_app, has_request_context, request, url_for
 
 JOB_ENDPOINT: Final = "async_jobs.get_job"
+BATCH_ENDPOINT: Final = "async_job_batches.get_batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +52,48 @@ class JobUrls:
         return self.job
 
 
+@dataclass(frozen=True, slots=True)
+class BatchUrls:
+    """Where a batch is found."""
+
+    status: str
+
+    @property
+    def items(self) -> str:
+        """The pages of items."""
+        return f"{self.status}/items"
+
+    @property
+    def events(self) -> str:
+        """The event stream."""
+        return f"{self.status}/events"
+
+
 def urls_of(job_id: UUID) -> JobUrls | None:
     """Return the URLs of a job, or None where the application has no routes of the library (`WEB_ENABLED` off)."""
     if JOB_ENDPOINT not in current_app.view_functions:
         return None
-    return JobUrls(endpoint_url(JOB_ENDPOINT, job_id))
+    return JobUrls(endpoint_url(JOB_ENDPOINT, job_id=job_id))
 
 
-def endpoint_url(endpoint: str, job_id: UUID) -> str:
-    """Return the URL of an endpoint that takes a `job_id`.
+def urls_of_batch(batch_id: UUID) -> BatchUrls | None:
+    """Return the URLs of a batch; see `urls_of`."""
+    if BATCH_ENDPOINT not in current_app.view_functions:
+        return None
+    return BatchUrls(endpoint_url(BATCH_ENDPOINT, batch_id=batch_id))
+
+
+def endpoint_url(endpoint: str, **ids: UUID) -> str:
+    """Return the URL of an endpoint that takes these ids: a `job_id` or a `batch_id`.
 
     Raises:
         werkzeug.routing.BuildError: The application has no such endpoint, or it takes more.
     """
+    values = {name: str(id) for name, id in ids.items()}
     if has_request_context() or current_app.config["SERVER_NAME"]:
-        return url_for(endpoint, job_id=str(job_id), _external=True)
+        return url_for(endpoint, **values, _external=True)
     adapter = current_app.url_map.bind("", script_name=current_app.config["APPLICATION_ROOT"])
-    return adapter.build(endpoint, {"job_id": str(job_id)}, force_external=False)
+    return adapter.build(endpoint, values, force_external=False)
 
 
 def root_url() -> str:
