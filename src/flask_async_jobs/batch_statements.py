@@ -195,8 +195,7 @@ class BatchStatements(Transitions):
             select(batches.id)
             .where(
                 batches.created_at < before,
-                checked(batches.type.in_(bindparam("types_", expanding=True))),
-                one_kept.is_(None),
+                checked(batches.type.in_(bindparam("types_", expanding=True)), one_kept.is_(None)),
             )
             .order_by(batches.created_at)
             .limit(limit("most_"))
