@@ -109,12 +109,23 @@ class Site:
         self, type: str, body: str | bytes | None = None, *, key: str | None = None, **headers: str
     ) -> TestResponse:
         """Submit; further headers are given as `cache_control="no-cache"`."""
+        return self._post(f"/jobs/{type}", body, key, headers)
+
+    def batch(
+        self, type: str, body: str | bytes | None = None, *, key: str | None = None, **headers: str
+    ) -> TestResponse:
+        """Submit a batch; see `post`."""
+        return self._post(f"/batches/{type}", body, key, headers)
+
+    def _post(
+        self, path: str, body: str | bytes | None, key: str | None, headers: Mapping[str, str]
+    ) -> TestResponse:
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if key is not None:
             sent["Idempotency-Key"] = key
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
-        return self.ask("POST", f"/jobs/{type}", headers=sent, data=body)
+        return self.ask("POST", path, headers=sent, data=body)
 
     def submit(self, type: str = "quick", body: str | None = None, **options: Any) -> str:
         """Submit what must be accepted, and return the id of the job."""

@@ -1,21 +1,19 @@
-"""The store of batches: counts that add up, pages, cancelling, and removing one whole or not at all."""
+"""The store of batches: counts that add up, pages, and cancelling."""
 
 import threading
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import create_engine, text, update
+from sqlalchemy import create_engine, text
 
 from flask_async_jobs import JobError, JobRepository, JobStatus
-from flask_async_jobs.batch_repository import BatchRepository, NewBatch, NewItem
-from flask_async_jobs.models import batches_table, jobs_table
-from flask_async_jobs.purge import Purge
-from flask_async_jobs.records import TypeRules
-from tests.integration.batching import stored
+from flask_async_jobs.batch_repository import BatchRepository
+from flask_async_jobs.models import jobs_table
+from tests.integration.batching import end_all, new_batch
 from tests.integration.counting import counted
 from tests.integration.rivals import at_once, rival, transaction
-from tests.integration.stores import LEASE, RULES, claimed, count, edit, new_job
+from tests.integration.stores import LEASE, RULES, edit, new_job
 from tests.waiting import wait_until
 
 HOUR = timedelta(hours=1)
@@ -31,28 +29,8 @@ def batches(repository):
     return BatchRepository(repository)
 
 
-def new_batch(size=3, *, type="a", owner="", key=None):
-    items = [NewItem(f"i{n}", '{"n": 1}', "f" * 32, f"{n:032}") for n in range(1, size + 1)]
-    return NewBatch(uuid4(), type, owner, "fingerprint", key, items)
-
-
 def parts(batch):
     return batch.pending, batch.processing, batch.completed, batch.failed, batch.cancelled
-
-
-def end_all(repository, limit=100, result=None):
-    for claim in repository.claim(RULES, limit, LEASE):
-        repository.complete(claim.job_id, claim.execution_token, result)
-
-
-def age(engine, batch_id, by):
-    """Move a batch and its items into the past."""
-    moment = datetime.now(UTC) - by
-    jobs, batches = jobs_table(), batches_table()
-    instants = dict.fromkeys(("created_at", "last_updated_at", "completed_at"), moment)
-    with engine.begin() as connection:
-        connection.execute(update(jobs).where(jobs.c.batch_id == batch_id).values(**instants))
-        connection.execute(update(batches).where(batches.c.id == batch_id).values(created_at=moment))
 
 
 # Counting
@@ -173,75 +151,6 @@ def test_cancelling_waits_for_an_item_that_is_being_completed(batches, repositor
 def test_many_who_cancel_at_once_do_not_wait_in_a_ring(batches, engine):
     ids = [batches.insert(new_batch(50)).batch_id for _ in range(2)]
     assert sum(at_once(8, lambda n: batches.cancel(ids[n % 2]))) == 100
-
-
-# Removing
-
-
-def purge(repository, rules=RULES):
-    return Purge(repository, BatchRepository(repository), lambda: rules, HOUR)
-
-
-def test_a_batch_is_removed_whole_when_its_newest_item_may_go(batches, repository, engine):
-    old, young = batches.insert(new_batch(key="k")), batches.insert(new_batch())
-    end_all(repository)
-    for batch in (old, young):
-        age(engine, batch.batch_id, 2 * HOUR)
-    last = batches.items(young.batch_id, 2, 1)[0].job_id
-    edit(engine, last, last_updated_at=datetime.now(UTC) - HOUR + timedelta(minutes=1))
-    single = claimed(repository)
-    repository.complete(single.job_id, single.execution_token)
-    assert batches.insert(new_batch(key="k")) is None
-    assert purge(repository).sweep() == 3
-    assert batches.find(old.batch_id) is None
-    assert (stored(engine), count(engine)) == ((1, 4), 4)
-    assert batches.insert(new_batch(key="k"))
-    edit(engine, last, last_updated_at=datetime.now(UTC) - 2 * HOUR)
-    assert purge(repository).sweep() == 3
-    assert batches.find(young.batch_id) is None
-
-
-def test_a_batch_with_an_active_item_stays_however_old(batches, repository, engine):
-    batch = batches.insert(new_batch(3))
-    end_all(repository, 2)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE async_job_batches SET created_at = '2020-01-01 00:00:00+00:00'"))
-        connection.execute(
-            text(
-                "UPDATE async_jobs SET last_updated_at = '2020-01-01 00:00:00+00:00', "
-                "completed_at = '2020-01-01 00:00:00+00:00' WHERE status = 'COMPLETED'"
-            )
-        )
-    assert purge(repository).sweep() == 0
-    assert batches.find(batch.batch_id).total == 3
-
-
-def test_a_batch_of_another_application_stays(batches, repository, engine):
-    batch = batches.insert(new_batch(type="thrice"))
-    end_all(repository)
-    age(engine, batch.batch_id, 2 * HOUR)
-    assert purge(repository, [TypeRules("a")]).sweep() == 0
-    assert purge(repository).sweep() == 3
-
-
-def test_a_pass_removes_batches_a_few_at_a_time_and_is_bounded(batches, repository, engine, monkeypatch):
-    monkeypatch.setattr("flask_async_jobs.purge.WHOLE", 2)
-    monkeypatch.setattr("flask_async_jobs.purge.BATCHES", 2)
-    for _ in range(5):
-        batch = batches.insert(new_batch(2))
-        end_all(repository)
-        age(engine, batch.batch_id, 2 * HOUR)
-    assert [purge(repository).sweep() for _ in range(3)] == [8, 2, 0]
-    assert stored(engine) == (0, 0)
-
-
-def test_two_passes_at_once_remove_each_batch_once(batches, repository, engine):
-    for _ in range(6):
-        batch = batches.insert(new_batch(5))
-        end_all(repository)
-        age(engine, batch.batch_id, 2 * HOUR)
-    assert sum(at_once(4, lambda _: purge(repository).sweep())) == 30
-    assert stored(engine) == (0, 0)
 
 
 # The sums while everything happens

@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from sqlalchemy import Engine, create_engine
 
 from tests.integration.apps import UNKNOWN_ID, URN, Site, TestJobs, new_app, serving
+from tests.waiting import wait_until
 
 DOCUMENT = "/docs/openapi.json"
 QUICK = settings(
@@ -63,7 +64,10 @@ def test_each_type_is_an_operation_with_its_text_and_its_payload(site: Site) -> 
     document = site.get(DOCUMENT).json
     submissions = {path: operation for method, path, operation in operations(document) if path.count("/") == 2}
     types = ("quick", "other", "boom", "refused", "blank", "listing", "remote", "keyed", "single")
-    assert set(submissions) == {f"/jobs/{type}" for type in types} | {"/jobs/{job_id}"}
+    assert set(submissions) == {
+        *(f"/{what}/{type}" for what in ("jobs", "batches") for type in types),
+        *("/jobs/{job_id}", "/batches/{batch_id}"),
+    }
     quick = document["paths"]["/jobs/quick"]["post"]
     assert (quick["summary"], quick["description"]) == ("Do nothing, at once.", "Nothing at all.")
     assert "requestBody" not in quick
@@ -73,6 +77,22 @@ def test_each_type_is_an_operation_with_its_text_and_its_payload(site: Site) -> 
     assert validator.is_valid({"value": None, "rooms": 2})
     assert not validator.is_valid({"rooms": "two"})
     assert body["required"]
+
+
+def test_each_type_has_an_operation_for_batches_with_its_payload_in_the_items(site: Site) -> None:
+    document = site.get(DOCUMENT).json
+    for type, good, bad in (
+        ("listing", {"value": None, "rooms": 2}, {"value": None, "rooms": "two"}),
+        ("quick", {}, {"value": None}),
+    ):
+        operation = document["paths"][f"/batches/{type}"]["post"]
+        assert [p["required"] for p in operation["parameters"]] == [True]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        validator = jsonschema_rs.validator_for(resolved(document, schema))
+        assert validator.is_valid({"items": [{"itemId": "a", "payload": good}]})
+        assert not validator.is_valid({"items": [{"itemId": "a", "payload": bad}]})
+        assert not validator.is_valid({"items": [{"itemId": " ", "payload": good}]})
+        assert not validator.is_valid({"items": []})
 
 
 def test_a_required_key_is_documented_as_required(site: Site) -> None:
@@ -114,8 +134,27 @@ def answers(site: Site) -> Iterator[tuple[str, str, Any]]:
         ("{}", {"content_type": "text/plain"}), ("x" * 300_000, {}), ('{"value": "\\u0000"}', {}),
     ):  # fmt: skip
         yield "POST", "/jobs/listing", site.post("listing", body, **options)
+    yield from batch_answers(site)
     yield "POST", "/jobs/quick", site.post("quick", "[]")
     yield "POST", "/jobs/keyed", site.post("keyed")
+
+
+def batch_answers(site: Site) -> Iterator[tuple[str, str, Any]]:
+    """Answers of every kind about batches."""
+    one = '{"items": [{"itemId": "a"}]}'
+    ended, active = (site.batch(type, one, key=type).json["batchId"] for type in ("refused", "remote"))
+    wait_until(lambda: site.get(f"/batches/{ended}").json["status"] == "COMPLETED")
+    for batch_id in (ended, active, UNKNOWN_ID):
+        yield "GET", "/batches/{batch_id}", site.get(f"/batches/{batch_id}")
+        for query in ("", "?limit=0"):
+            yield "GET", "/batches/{batch_id}/items", site.get(f"/batches/{batch_id}/items{query}")
+        yield "DELETE", "/batches/{batch_id}", site.ask("DELETE", f"/batches/{batch_id}")
+    for body, options in (
+        (one, {"key": "refused"}), (one, {"key": "new"}), (one, {}), (one, {"key": "ü"}), ("{", {"key": "k"}),
+        (one.replace("a", "b"), {"key": "refused"}), ("[]", {"key": "k"}), ("x" * 30_000_000, {"key": "k"}),
+        (one, {"key": "k", "content_type": "text/plain"}), (one.replace("a", "\\u0000"), {"key": "k"}),
+    ):  # fmt: skip
+        yield "POST", "/batches/refused", site.batch("refused", body, **options)
 
 
 def refusals(store: Engine) -> Iterator[tuple[str, str, Any]]:
@@ -124,6 +163,8 @@ def refusals(store: Engine) -> Iterator[tuple[str, str, Any]]:
     for engine, options in ((store, {"REQUIRE_OWNER": True}), (nowhere, {})):
         with serving(TestJobs(owners=True), engine, **options) as site:
             yield "POST", "/jobs/quick", site.post("quick")
+            yield "POST", "/batches/quick", site.batch("quick", '{"items": [{"itemId": "a"}]}', key="k")
+            yield "GET", "/batches/{batch_id}", site.get(f"/batches/{UNKNOWN_ID}")
             yield "GET", "/jobs/{job_id}/status", site.status(UNKNOWN_ID)
             yield "DELETE", "/jobs/{job_id}", site.ask("DELETE", f"/jobs/{UNKNOWN_ID}")
     nowhere.dispose()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, ParamSpec
 from urllib.parse import quote
 
@@ -132,6 +132,17 @@ def other_method(methods: set[str]) -> Response:
     response = Response(status=204, headers={**allow, "Cache-Control": "no-store"})
     del response.headers["Content-Type"]
     return response
+
+
+def but_for_types(types: Container[str], view: Callable[..., Response]) -> Callable[..., Response]:
+    """Return the view of `/jobs/{id}` or `/batches/{id}` for what is not a type: a type has no method but POST."""
+
+    @functools.wraps(view)
+    def serve(**path: str) -> Response:
+        (name,) = path.values()
+        return other_method({"POST"}) if name in types else view(**path)
+
+    return serve
 
 
 def _routed(app: Flask, rest: str) -> set[str]:

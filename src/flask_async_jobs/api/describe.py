@@ -15,10 +15,18 @@ from flask_smorest.utils import load_info_from_docstring
 from marshmallow import Schema
 from werkzeug.routing import Rule
 
+from flask_async_jobs.api.batch_schemas import batch_request_schema
 from flask_async_jobs.api.examples import problem_example
-from flask_async_jobs.api.headers import ALLOW, NO_STORE, RETRY_AFTER, SUBMISSION_HEADERS
+from flask_async_jobs.api.headers import (
+    ALLOW,
+    BATCH_SUBMISSION_HEADERS,
+    NO_STORE,
+    RETRY_AFTER,
+    SUBMISSION_HEADERS,
+)
 from flask_async_jobs.api.problems import MEDIA_TYPE, TITLES
 from flask_async_jobs.api.schemas import AsyncJobProblemSchema
+from flask_async_jobs.config import Settings
 from flask_async_jobs.registry import Handler
 
 View = Callable[..., Any]
@@ -106,12 +114,46 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
             parameters.append({"in": "json", "required": True, "schema": handler.options.payload_schema})
         if not handler.options.redirect:
             about["response"]["responses"].pop(303, None)
+        text = {**_text(handler), "operationId": f"submit_{handler.type}"}
+        self._add_operation(about, parameters, text, api=api, app=app, path=path)
+
+    def describe_batch(
+        self, handler: Handler, view: View, settings: Settings, *, api: Api, app: flask.Flask, path: str
+    ) -> None:
+        """Add the operation that submits a batch of one type."""
+        parameters: list[dict[str, Any]] = deepcopy(BATCH_SUBMISSION_HEADERS)
+        required = settings.batch_require_idempotency_key or handler.options.require_idempotency_key
+        parameters[0]["required"] = required
+        if handler.options.payload_schema is not None:
+            _name_component(api, handler.options.payload_schema, f"{handler.type}.payload")
+        most = settings.batch_max_items
+        parameters.append({"in": "json", "required": True, "schema": batch_request_schema(handler, most)})
+        text = {
+            "summary": f"Submit a batch of `{handler.type}`",
+            "description": (
+                f"Up to {most} items are stored together, each as a job of its own, or none of them is: "
+                f"{_text(handler)['summary']}"
+            ),
+            "operationId": f"submit_batch_{handler.type}",
+        }
+        about = deepcopy(view._apidoc)  # type: ignore[attr-defined]
+        self._add_operation(about, parameters, text, api=api, app=app, path=path)
+
+    def _add_operation(
+        self,
+        about: dict[str, Any],
+        parameters: list[dict[str, Any]],
+        text: dict[str, str],
+        *,
+        api: Api,
+        app: flask.Flask,
+        path: str,
+    ) -> None:
         about["arguments"] = {"parameters": parameters}
         operation: dict[str, Any] = {}
         for prepare in self._prepare_doc_cbks:
             operation = prepare(operation, about, api=api, app=app, spec=api.spec, method="post")
-        operation.update(_text(handler))
-        operation["operationId"] = f"submit_{handler.type}"
+        operation.update(text)
         operation["tags"] = [self.name]
         api.spec.path(rule=Rule(path), operations={"post": operation}, parameters=[])
 

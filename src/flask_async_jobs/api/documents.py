@@ -11,6 +11,7 @@ from flask import Flask, Response
 from flask_smorest import Api
 from flask_swagger_ui import __name__ as assets_package
 
+from flask_async_jobs.api.batch_views import batches_blueprint
 from flask_async_jobs.api.boundary import answering, serve_rest
 from flask_async_jobs.api.schemas import AsyncJobProblemSchema
 from flask_async_jobs.api.service import JobService
@@ -77,12 +78,27 @@ def add_routes(app: Flask, service: JobService, api: Api | None) -> None:
             handler, submit, api=api, app=app, path=f"{settings.url_prefix}/{handler.type}"
         )
     )
-    serve_rest(app, settings.batches_url_prefix, lambda rest, methods: methods)
-    serve_rest(app, settings.url_prefix, lambda rest, methods: _methods_of(service, rest, methods))
+    _add_batches(app, service, api)
+    for prefix in (settings.url_prefix, settings.batches_url_prefix):
+        serve_rest(app, prefix, lambda rest, methods: _methods_of(service, rest, methods))
+
+
+def _add_batches(app: Flask, service: JobService, api: Api) -> None:
+    settings = service.settings
+    blueprint, submit = batches_blueprint(service)
+    api.register_blueprint(blueprint, url_prefix=settings.batches_url_prefix)
+    service.registry.observe(
+        lambda handler: blueprint.describe_batch(
+            handler, submit, settings, api=api, app=app, path=f"{settings.batches_url_prefix}/{handler.type}"
+        )
+    )
 
 
 def _methods_of(service: JobService, rest: str, routed: set[str]) -> set[str]:
-    """Return the methods of a path below the prefix: `/jobs/{x}` is a type or a job, and cannot be both."""
+    """Return the methods of a path below a prefix: `/jobs/{x}` is a type or a job, and cannot be both.
+
+    So is `/batches/{x}` a type or a batch.
+    """
     segments = rest.removesuffix("/").split("/")
     if segments == [""]:
         return set()

@@ -51,20 +51,29 @@ def payload_of(request: Request, handler: Handler, limit: int) -> Payload:
         InvalidPayload: See `accept_payload`.
         RequestEntityTooLarge: The body is longer than `limit`; no more than that is read.
     """
+    return accept_payload(handler, text_of(request, limit) or None, limit)
+
+
+def text_of(request: Request, limit: int) -> str:
+    """Return the JSON text of a request, without white space around it; `''` for no body.
+
+    Raises:
+        ProblemRaised: There is a body and it is not declared as JSON, or not UTF-8.
+        PayloadTooLarge: The body is longer than `limit` bytes; no more than that is read.
+    """
     most = request.max_content_length
     # A body without a length is cut at the maximum, without a word: one byte more tells.
     request.max_content_length = limit + 1 if most is None else min(limit + 1, most)
     body = request.get_data(cache=False)
     if len(body) > limit:
-        raise PayloadTooLarge(f"the payload is longer than {limit} bytes")
+        raise PayloadTooLarge(f"the body is longer than {limit} bytes")
     body = body.strip(b" \t\r\n")
     if not body:
-        return accept_payload(handler, None, limit)
+        return ""
     if not request.is_json or request.headers.get("Content-Encoding", "identity").lower() != "identity":
         detail = "Send the payload as application/json, in UTF-8 and without a content coding."
         raise ProblemRaised(Problem("unsupported-media-type", detail))
     try:
-        text = body.decode("utf-8")
+        return body.decode("utf-8")
     except UnicodeDecodeError:
         raise ProblemRaised(Problem("malformed-request", "The body is not UTF-8.")) from None
-    return accept_payload(handler, text, limit)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 from flask import Response, request
 
 from flask_async_jobs.api import replies
 from flask_async_jobs.api.answers import accepted, awaited, state_of, status
-from flask_async_jobs.api.boundary import answering, other_method, reply, stored_reply
+from flask_async_jobs.api.boundary import answering, but_for_types, reply, stored_reply
 from flask_async_jobs.api.describe import JobsBlueprint, View
 from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, OPERATION
 from flask_async_jobs.api.headers import (
@@ -117,7 +116,8 @@ def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
 
     documented = answers(tells_state(bp, state))
     bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented)
-    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(_no_type(service, documented))
+    served = but_for_types(service.registry, documented)
+    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(served)
 
 
 def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
@@ -208,15 +208,5 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         ("/<job_id>/status", "cancel_job_by_status", "DELETE"),
         ("/<job_id>/cancel", "cancel_job_by_post", "POST"),
     ):
-        served = _no_type(service, view) if rule == "/<job_id>" else view
+        served = but_for_types(service.registry, view) if rule == "/<job_id>" else view
         bp.route(rule, endpoint=endpoint, methods=[method], **_exactly)(served)
-
-
-def _no_type(service: JobService, view: View) -> View:
-    """Return the view of `/jobs/{job_id}` for what is not a type: a type has no method but POST."""
-
-    @functools.wraps(view)
-    def serve(job_id: str) -> Response:
-        return other_method({"POST"}) if job_id in service.registry else view(job_id)
-
-    return serve
