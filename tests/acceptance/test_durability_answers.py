@@ -1,4 +1,4 @@
-"""Scenario S48: key × freshness × single-flight × no-cache; the answer tells a new job from one that was joined."""
+"""Key × freshness × single-flight × no-cache; the answer tells a new job from one that was joined."""
 
 from pathlib import Path
 

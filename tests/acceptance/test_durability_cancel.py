@@ -1,4 +1,4 @@
-"""Scenario S37: what was cancelled stays cancelled, at whatever moment of a job it happens."""
+"""What was cancelled stays cancelled, at whatever moment of a job it happens."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

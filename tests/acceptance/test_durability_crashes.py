@@ -1,4 +1,4 @@
-"""Scenarios S40 and S47: a job that kills its workers comes to an end, and a dead one locks nobody out."""
+"""A job that kills its workers comes to an end, and a dead one locks nobody out."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Scenarios S16, S18 and S43: processes come and go, by a signal or by their server's will; no job is lost."""
+"""Processes come and go, by a signal or by their server's will; no job is lost."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Scenarios S13 and S52: fewer connections than handlers and requests."""
+"""Fewer connections than handlers and requests."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""Scenarios S32, S35 and S55: who is alive stays untouched, who is dead is found, and strangers are left alone."""
+"""Who is alive stays untouched, who is dead is found, and strangers are left alone."""
 
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Scenarios S53 and S85: workers forked from a process with connections, and workers of green threads."""
+"""Workers forked from a process with connections, and workers of green threads."""
 
 import json
 import os

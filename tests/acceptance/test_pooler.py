@@ -1,4 +1,4 @@
-"""Scenario S82: everything works through PgBouncer in transaction mode, over two connections of the server.
+"""Everything works through PgBouncer in transaction mode, over two connections of the server.
 
 The engine has the one option that the documentation asks for. What outlives a transaction, and would meet the next
 client of the connection, would be in the server's log.

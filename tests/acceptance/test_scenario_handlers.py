@@ -1,4 +1,4 @@
-"""Scenarios S05 and S06: what a handler finds around it, and what it leaves behind."""
+"""What a handler finds around it, and what it leaves behind."""
 
 import json
 from collections.abc import Iterator

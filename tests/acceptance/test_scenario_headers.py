@@ -1,4 +1,4 @@
-"""Scenarios S24 and S58: what may be kept, and when to ask again."""
+"""What may be kept, and when to ask again."""
 
 from collections.abc import Iterator
 from pathlib import Path

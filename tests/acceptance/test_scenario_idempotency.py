@@ -1,4 +1,4 @@
-"""Scenarios S19, S20 and S56: what an Idempotency-Key promises."""
+"""What an Idempotency-Key promises."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Scenarios S21 and S23: ids and paths that no well-behaved client would send."""
+"""Ids and paths that no well-behaved client would send."""
 
 import re
 import uuid

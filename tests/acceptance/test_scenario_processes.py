@@ -1,4 +1,4 @@
-"""Scenarios S01, S03 and S04: more processes than one run the same application."""
+"""More processes than one run the same application."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Scenario S07: the URLs that are given out lead back, whatever stands in front of the application."""
+"""The URLs that are given out lead back, whatever stands in front of the application."""
 
 import json
 from typing import Any

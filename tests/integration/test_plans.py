@@ -1,4 +1,4 @@
-"""Scenario S80: with a long history behind it no statement of the library reads the table from end to end.
+"""With a long history behind it no statement of the library reads the table from end to end.
 
 The statements are those that the repository sends. On PostgreSQL they are planned both for their parameters and for
 any, with statistics of four kinds: none, right ones, and wrong ones of two kinds.

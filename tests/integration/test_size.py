@@ -1,4 +1,4 @@
-"""Scenarios S80 and S81: what an operation costs does not grow with the history, nor the table with progress."""
+"""What an operation costs does not grow with the history, nor the table with progress."""
 
 import threading
 from collections.abc import Iterator
