@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import in_process, over_http, size, streams
+from bench import batches, in_process, over_http, size, streams
 from tests.servers.postgres import PostgresServer
 
 SECTIONS = {
@@ -12,6 +12,7 @@ SECTIONS = {
     "process": in_process.figures,
     "size": size.figures,
     "streams": streams.figures,
+    "batches": batches.figures,
 }
 
 

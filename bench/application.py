@@ -25,6 +25,21 @@ def noop() -> None:
     """Do nothing."""
 
 
+class ListingSchema(marshmallow.Schema):
+    """What `review` takes."""
+
+    title = marshmallow.fields.String(required=True, validate=marshmallow.validate.Length(1, 200))
+    description = marshmallow.fields.String(required=True)
+    category = marshmallow.fields.String()
+    price = marshmallow.fields.Decimal(required=True)
+    attributes = marshmallow.fields.Dict(marshmallow.fields.String(), marshmallow.fields.String())
+
+
+@jobs.handler("review", payload_schema=ListingSchema)
+def review(ctx: object, listing: dict[str, Any]) -> None:
+    """Review one listing."""
+
+
 class RowSchema(marshmallow.Schema):
     """What a bare route answers."""
 
@@ -39,6 +54,7 @@ def create_app() -> Flask:
     app = Flask(__name__)
     app.config.update(
         ASYNC_JOBS_PROCESSING_ENABLED=False,
+        ASYNC_JOBS_BATCH_MAX_ITEMS=10_000,
         ASYNC_JOBS_RECOVERY_ENABLED=False,
         ASYNC_JOBS_SSE_MAX_STREAMS=3000,
         ASYNC_JOBS_SSE_MAX_SUBSCRIBERS=3000,

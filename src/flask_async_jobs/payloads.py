@@ -19,6 +19,7 @@ DEEPEST: Final = 100
 LONGEST_NUMBER: Final = 4_300
 """Digits before or after the point, the interpreter's own limit on integers: `int(1e999999999)` takes for ever."""
 
+_quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 _unstorable = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -37,14 +38,24 @@ def parse(text: str) -> Any:
         Unstorable: Some text holds NUL or a lone surrogate.
         NotJson: It is not JSON (RFC 8259), is nested deeper than 100, or has a number that is too long.
     """
+    value = _decoded(text)
+    _text(value)
+    return value
+
+
+def read(text: str) -> tuple[Any, str]:
+    """Read JSON as `parse` does, and return the value with its fingerprint, which is made in the same pass."""
+    value = _decoded(text)
+    return value, fingerprint(value)
+
+
+def _decoded(text: str) -> Any:
     try:
-        value = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
-        _text(value)
+        return json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant)
     except NotJson:
         raise
     except (ValueError, RecursionError, InvalidOperation) as error:
         raise NotJson("the text is not JSON") from error
-    return value
 
 
 class TooLong(NotJson):
@@ -151,7 +162,7 @@ def _text(value: Any, **options: Any) -> str:
 def _string(text: str) -> str:
     if _unstorable.search(text):
         raise Unstorable("text with NUL or a lone surrogate cannot be stored")
-    return json.dumps(text, ensure_ascii=False)
+    return _quoted(text)
 
 
 def _number(value: float | Decimal) -> str:

@@ -115,7 +115,7 @@ def accept_payload(handler: Handler, text: str | None, limit: int) -> Payload:
     if text is not None and len(text.encode("utf-8", "surrogatepass")) > limit:
         raise PayloadTooLarge(f"the payload is longer than {limit} bytes")
     try:
-        value = payloads.parse(text or payloads.EMPTY)
+        value, fingerprint = payloads.read(text or payloads.EMPTY)
     except payloads.Unstorable as error:
         raise InvalidPayload(f"the payload cannot be stored: {error}") from error
     except payloads.NotJson as error:
@@ -124,11 +124,11 @@ def accept_payload(handler: Handler, text: str | None, limit: int) -> Payload:
     if schema is None:
         if value != {}:
             raise UnwantedPayload(f"the type {handler.type!r} takes no payload: send no body, or {{}}")
-        return Payload(None, payloads.fingerprint({}))
+        return Payload(None, fingerprint)
     errors = _schema_errors(schema, value)
     if errors:
         raise InvalidPayload("the payload does not fit the type", errors)
-    return Payload(text or payloads.EMPTY, payloads.fingerprint(value))
+    return Payload(text or payloads.EMPTY, fingerprint)
 
 
 def _schema_errors(schema: marshmallow.Schema, value: Any) -> dict[str, Any]:
