@@ -48,25 +48,26 @@ class Instance(Process):
             submissions = Submissions(bound, self.policy, self.settings)
         rejects = self.settings.backpressure == "reject" and self.is_full
         submission = submissions.submit(request, room=not rejects)
-        self._wake_for(submission.disposition, session)
+        self._announce(submission.disposition, session, self.wake)
         return submission
 
     def submit_batch(self, request: BatchRequest, *, session: AnySession | None = None) -> BatchSubmission:
-        """Answer the submission of a batch, and wake this process's dispatcher if it was created; as `submit`."""
+        """Answer the submission of a batch as `submit` does, and wake every process if it was created."""
         repository = self.batch_repository
         if session is not None:
             repository = repository.within(connection_of(session, self.engine))
         rejects = self.settings.backpressure == "reject" and self.is_full
         submission = Batches(repository, self.submissions).submit(request, room=not rejects)
-        self._wake_for(submission.disposition, session)
+        self._announce(submission.disposition, session, self.wake_all)
         return submission
 
-    def _wake_for(self, disposition: Disposition, session: AnySession | None) -> None:
+    @staticmethod
+    def _announce(disposition: Disposition, session: AnySession | None, wake: Callable[[], None]) -> None:
         if disposition is Disposition.CREATED:
             if session is None:
-                self.wake()
+                wake()
             else:
-                when_ended(session, self.wake)
+                when_ended(session, wake)
 
     def hold(self, submission: Submission) -> None:
         """Wait until a slot takes the job, where `BACKPRESSURE` is `wait`, every slot is taken and it was created.

@@ -164,6 +164,12 @@ class Process(Parts):
         if dispatcher is None or self.is_full:
             self._tell(DUE)
 
+    def wake_all(self) -> None:
+        """Let the dispatchers of every process look: there are more due jobs than one may have slots for."""
+        if dispatcher := self.dispatcher:
+            dispatcher.wake()
+        self._tell(DUE)
+
     def _tell(self, what: str) -> None:
         running = self._running
         if running is not None and running.notifier is not None:
