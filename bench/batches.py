@@ -26,6 +26,7 @@ ROUNDS = 3
 SECONDS = 3.0
 SIZE = 100
 LARGE = 10_000
+ASKED = 30
 WORKERS = ("--worker-class", "gthread", "--workers", "1", "--threads", "8")
 
 
@@ -67,24 +68,33 @@ def _rate(prefix: str, size: int) -> float:
 
 
 def _large(server: AppServer) -> Iterator[Figure]:
-    """Submit 10,000 items in one request to a process that has had a small one, and see how it grows."""
+    """Submit 10,000 items in one request to a process that has had a small one, see how it grows, then read it."""
     _submit(server, SIZE)
     (worker,) = _children(server.pid)
     before = _memory(worker, "VmRSS")
     begun = time.perf_counter()
-    sent = _submit(server, LARGE)
+    sent, url = _submit(server, LARGE)
     took = time.perf_counter() - begun
     growth = _memory(worker, "VmHWM") - before
     note = f"{took:.2f} s, a body of {sent / 2**20:.1f} MiB"
     yield Figure("10,000 items in one: MiB grown", growth / 1_024, most=64, note=note)
+    with httpx.Client() as client:
+        for name, path in (("summary", ""), ("page of 100", "/items?after=5000&limit=100")):
+            yield Figure(f"10,000 items: {name}, ms", median(_took(client, url + path) for _ in range(ASKED)))
 
 
-def _submit(server: AppServer, size: int) -> int:
+def _took(client: httpx.Client, url: str) -> float:
+    begun = time.perf_counter()
+    client.get(url).raise_for_status()
+    return (time.perf_counter() - begun) * 1_000
+
+
+def _submit(server: AppServer, size: int) -> tuple[int, str]:
     body = json.dumps({"items": items_of(size)})
     headers = {"Content-Type": "application/json", "Idempotency-Key": f"large-{size}"}
     response = httpx.post(f"{server.url}/batches/review", content=body, headers=headers, timeout=60)
     assert response.status_code == 202, response.text
-    return len(body)
+    return len(body), response.json()["statusUrl"]
 
 
 def _children(pid: int) -> list[int]:
