@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import NullPool, create_engine, make_url, text
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus, StorageUnavailable
 from flask_async_jobs.models import Base
@@ -107,7 +107,8 @@ def test_a_database_that_turned_read_only_answers_503_and_goes_on_later(jobs, po
 
 
 def set_read_only(engine, name, on):
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    console = create_engine(engine.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with console.connect() as connection:  # one of the pool may have been killed before
         connection.execute(text("SET default_transaction_read_only = off"))
         state = "on" if on else "off"
         connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = {state}"))
