@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, table, update
 from sqlalchemy.exc import DBAPIError, UnboundExecutionError
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from flask_async_jobs.errors import StorageUnavailable
 
 _WAITING: Final = "flask_async_jobs_waiting"
+_WRITING: Final[dict[str, Any]] = {"clause": update(table("async_jobs"))}
+"""What a session is asked with that reads from a replica: the transaction of its writes is the one to share."""
 
 AnySession = Session | scoped_session[Any]
 
@@ -25,11 +27,11 @@ def connection_of(session: AnySession, engine: Engine) -> Connection:
     """
     own = plain(session)
     try:
-        bind = own.get_bind()
+        bind = own.get_bind(**_WRITING)
     except UnboundExecutionError:
         raise ValueError("session= is bound to no engine, so it has no transaction to share") from None
     if bind.engine.pool is engine.pool:
-        return own.connection()
+        return own.connection(bind_arguments=_WRITING)
     raise ValueError("session= is bound to another engine than the library's, so they share no transaction")
 
 
