@@ -153,7 +153,7 @@ def test_a_stream_tells_each_state_and_then_ends(jobs, engine):
 
 
 @pytest.mark.parametrize("how", ["complete", "failed", "cancelled"])
-def test_one_who_has_seen_the_end_is_not_told_again(jobs, engine, repository, how):
+def test_one_who_has_seen_the_end_is_not_told_again_and_costs_one_query(jobs, engine, repository, how):
     claim = claimed(repository)
     match how:
         case "complete":
@@ -172,7 +172,9 @@ def test_one_who_has_seen_the_end_is_not_told_again(jobs, engine, repository, ho
     for other in ("", " ", "0", "-1", "x" * 7000, "1e9"):
         response = client.get(f"/jobs/{claim.job_id}/events", headers={"Last-Event-ID": other})
         assert blocks(response.text) == [told]
-    again = client.get(f"/jobs/{claim.job_id}/events", headers={"Last-Event-ID": str(told[1])})
+    with counted(engine) as statements:
+        again = client.get(f"/jobs/{claim.job_id}/events", headers={"Last-Event-ID": str(told[1])})
+    assert len(statements) == 1
     assert (again.status_code, again.data) == (204, b"")
 
 

@@ -54,8 +54,9 @@ def start_process(
     last_words: int = signal.SIGTERM,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a process group of its own, its output appended to `log`."""
+    """Start `command` in a process group of its own, its output appended to `log`; it inherits `pass_fds`."""
     with log.open("ab") as output:
         return subprocess.Popen(
             launched(command, account, last_words),
@@ -65,4 +66,5 @@ def start_process(
             env=env,
             cwd=cwd,
             start_new_session=True,
+            pass_fds=pass_fds,
         )

@@ -57,7 +57,7 @@ def batch_events(service: JobService, batch: BatchView) -> Response:
 
 
 def _stream(service: JobService, known: S, feed: _Feed[S]) -> Response:
-    if known.status.is_terminal and request.headers.get("Last-Event-ID", "").strip() == str(known.revision):
+    if known.status.is_terminal and request.headers.get("Last-Event-ID", "").strip(" \t") == str(known.revision):
         return _response(None, 204)
     if request.method == "HEAD":
         return _response("", 200)

@@ -12,8 +12,11 @@ import pytest
 from tests.acceptance.apps.harness import CONSUMER, Consumer, consuming
 from tests.databases import DIALECTS
 from tests.servers.app_server import AppServer
+from tests.servers.browser import Browser
 from tests.servers.postgres import Databases
 from tests.serving import Serve
+
+ANSWERED = "answered %(s)s to %(U)s"
 
 
 @pytest.fixture
@@ -45,9 +48,24 @@ def durable(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield consumer
 
 
+@pytest.fixture(scope="module", params=DIALECTS)
+def streaming(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consumer]:
+    """The consumer application, served like `served`, with frequent heartbeats and a log of every answer."""
+    options = ("--threads", "16", "--access-logfile", "-", "--access-logformat", ANSWERED)
+    with _serving(request, tmp_path_factory, *options, sse_heartbeat=0.2, sse_poll_interval=0.1) as consumer:
+        yield consumer
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium for all tests of a module, which say that they need it."""
+    with Browser(tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
 @contextmanager
 def _serving(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, **served: Any
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, *args: str, **served: Any
 ) -> Iterator[Consumer]:
     folder = tmp_path_factory.mktemp("served")
 
@@ -57,7 +75,7 @@ def _serving(
     with ExitStack() as stack:
         url = stack.enter_context(_copied_database(request, folder))
         consumer = stack.enter_context(consuming(url, start))
-        consumer.serve("--workers", "2", "--threads", "4", **served)
+        consumer.serve("--workers", "2", *(args or ("--threads", "4")), **served)
         yield consumer
         print(consumer.server.log_text())
 

@@ -102,6 +102,14 @@ class Consumer:
         told, self._told = self._told, len(found)
         return found[told:]
 
+    def answers(self, url: str) -> list[int]:
+        """The status codes of all answers to `url` (its path counts), where the server logs them."""
+        assert self.server is not None
+        path = re.escape(httpx.URL(url).path)
+        return [
+            int(code) for code in re.findall(rf"^answered (\d+) to {path}$", self.server.log_text(), re.MULTILINE)
+        ]
+
     def _ended(self, location: str) -> httpx.Response | None:
         try:
             status = self.http.get(location)

@@ -79,6 +79,10 @@ class Store:
         rows = self._read("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
         return {row.pid for row in rows}
 
+    def connections(self) -> int:
+        """How many connections to this database there are, this one included; 0 on SQLite, where nobody knows."""
+        return len(self.backends()) if self._dialect == "postgresql" else 0
+
     def states(self) -> Counter[str]:
         """How many jobs there are in each state."""
         return Counter(row.status for row in self._read("SELECT status FROM async_jobs"))
