@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -10,6 +12,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from marshmallow import Schema, fields, validate
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from sqlalchemy import Engine, create_engine
@@ -93,6 +96,27 @@ def test_each_type_has_an_operation_for_batches_with_its_payload_in_the_items(si
         assert not validator.is_valid({"items": [{"itemId": "a", "payload": bad}]})
         assert not validator.is_valid({"items": [{"itemId": " ", "payload": good}]})
         assert not validator.is_valid({"items": []})
+
+
+class Priced(Schema):
+    """A schema whose bounds and defaults are no JSON."""
+
+    price = fields.Decimal(validate=validate.Range(Decimal("0.50"), Decimal(100)))
+    rate = fields.Decimal(load_default=Decimal("1.5"))
+    on = fields.Date(load_default=date(2026, 6, 3))
+
+
+def test_bounds_and_defaults_that_are_no_json_are_documented(store: Engine) -> None:
+    jobs = TestJobs()
+    jobs.register("priced", lambda ctx, payload: None, payload_schema=Priced)
+    with serving(jobs, store) as site:
+        document = site.get(DOCUMENT).json
+        members = document["components"]["schemas"]["priced.payload"]["properties"]
+        assert (members["price"]["minimum"], members["price"]["maximum"]) == (0.5, 100)
+        assert members["rate"]["default"] == 1.5
+        assert isinstance(members["on"]["default"], str)
+        printed = site.app.test_cli_runner().invoke(args=["openapi", "print"])
+        assert json.loads(printed.output) == document
 
 
 def test_a_required_key_is_documented_as_required(site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from importlib.resources import files
 from typing import Any
 
@@ -113,7 +114,14 @@ def _own_api(app: Flask) -> OwnApi:
     taken = app.extensions.get("flask-smorest", {}).get("apis", {})
     prefix = "ASYNC_JOBS_DOCUMENT" if "" in taken else ""
     spec = {"title": TITLE, "version": VERSION, "openapi_version": OPENAPI}
-    return OwnApi(app, spec_kwargs=spec, config_prefix=prefix)
+    api = OwnApi(app, spec_kwargs=spec, config_prefix=prefix)
+    api.ma_plugin.converter.add_attribute_function(_numbers)
+    return api
+
+
+def _numbers(converter: Any, field: Any, ret: dict[str, Any]) -> dict[str, Any]:
+    """Return the bounds and defaults of a field that are decimals, as the numbers that JSON has."""
+    return {name: float(value) for name, value in ret.items() if isinstance(value, Decimal)}
 
 
 def serve_document(app: Flask, api: Api, prefix: str, retry_after: int) -> None:
@@ -131,7 +139,8 @@ def serve_document(app: Flask, api: Api, prefix: str, retry_after: int) -> None:
         return _uncached(Response(text, mimetype="text/html"))
 
     def document() -> Response:
-        return _uncached(Response(json.dumps(api.spec.to_dict(), indent=2), mimetype="application/json"))
+        text = flask.json.dumps(api.spec.to_dict(), indent=2, sort_keys=False)
+        return _uncached(Response(text, mimetype="application/json"))
 
     def asset(name: str) -> Response:
         return _uncached(flask.send_from_directory(str(assets), name))
