@@ -8,23 +8,14 @@ the port (default 5000; another one when it is taken), `ACCOUNTS` how many accou
 
 from __future__ import annotations
 
-import errno
-import os
-import signal
-import socket
-from types import FrameType
-
 from flask import Flask
-from werkzeug.serving import BaseWSGIServer, make_server
 
 from examples.accounts.app import create_app
 from examples.accounts.data import fill
 from examples.accounts.database import migrate
 from examples.accounts.handlers import jobs
 from examples.accounts.models import db
-
-HOST = "127.0.0.1"
-DEFAULT_PORT = 5000
+from examples.serving import run
 
 TAKE_ID = r"""sed -n 's/.*"jobId": *"\([^"]*\)".*/\1/p'"""
 BANNER = """
@@ -51,21 +42,13 @@ Ctrl-C ends it.
 
 
 def main() -> None:
-    """Migrate, fill, serve until Ctrl-C or SIGTERM, then drain."""
-    signal.signal(signal.SIGTERM, stop)
+    """Migrate, fill, serve until Ctrl-C or SIGTERM, drain, and give the database its connections back."""
     app = create_app()
     try:
-        prepare(app)
-        serve(app, int(os.environ.get("PORT", DEFAULT_PORT)))
-    except KeyboardInterrupt:
-        return
+        run(app, jobs, prepare=prepare, banner=lambda url: BANNER.format(url=url, take_id=TAKE_ID))
     finally:
-        leave(app)
-
-
-def stop(_number: int, _frame: FrameType | None) -> None:
-    """Treat SIGTERM as Ctrl-C."""
-    raise KeyboardInterrupt
+        with app.app_context():
+            db.engine.dispose()
 
 
 def prepare(app: Flask) -> None:
@@ -74,37 +57,6 @@ def prepare(app: Flask) -> None:
     with app.app_context():
         if fill(db.session, app.config["ACCOUNTS"]):
             print(f"Made {app.config['ACCOUNTS']} accounts.", flush=True)
-
-
-def serve(app: Flask, port: int) -> None:
-    """Start the jobs of this process and answer requests, each on a thread of its own, until Ctrl-C."""
-    with listen(port) as listener, serving(app, listener) as server:
-        jobs.start(app)
-        print(BANNER.format(url=f"http://{HOST}:{server.port}", take_id=TAKE_ID), flush=True)
-        server.serve_forever()
-
-
-def listen(port: int) -> socket.socket:
-    """Return a listening socket on `port`, or on a free port when another program has that one."""
-    try:
-        return socket.create_server((HOST, port))
-    except OSError as error:
-        if error.errno != errno.EADDRINUSE:
-            raise
-        return socket.create_server((HOST, 0))
-
-
-def serving(app: Flask, listener: socket.socket) -> BaseWSGIServer:
-    """Return Werkzeug's server with a thread for every request, without the reloader."""
-    return make_server(HOST, listener.getsockname()[1], app, threaded=True, fd=listener.fileno())
-
-
-def leave(app: Flask) -> None:
-    """Let running handlers end, then give the database its connections back."""
-    print("Stopping.", flush=True)
-    jobs.shutdown(app=app)
-    with app.app_context():
-        db.engine.dispose()
 
 
 if __name__ == "__main__":

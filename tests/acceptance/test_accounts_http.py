@@ -1,86 +1,31 @@
 """The accounts example as its reader runs it: a process, HTTP, and nothing imported from the library."""
 
-import os
 import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.servers.processes import start_process
-from tests.waiting import wait_until
+from tests.acceptance.apps.demos import Demo, running
 
 pytestmark = pytest.mark.acceptance
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-m", "examples.accounts.demo"]
 ACCOUNTS = 2_000
-TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
 
 
-class Demo:
-    """The running demo: its process, what it printed, and a client for it."""
-
-    def __init__(self, url: str, log: Path, port: int = 0) -> None:
-        settings = {"DATABASE_URL": url, "ACCOUNTS": str(ACCOUNTS), "PORT": str(port)}
-        self.log = log
-        self.http = httpx.Client(timeout=30)
-        self.process = start_process(COMMAND, log, env={**os.environ, **settings}, cwd=ROOT)
-
-    def wait_until_it_serves(self) -> None:
-        """Return when the demo has printed its address."""
-        self.http.base_url = wait_until(self._address, 60, self.printed)
-
-    def printed(self) -> str:
-        """What the demo wrote so far."""
-        return self.log.read_text()
-
-    def stop(self, how: signal.Signals) -> int:
-        """End the demo and return its exit code."""
-        self.http.close()
-        self.process.send_signal(how)
-        return self.process.wait(20)
-
-    def poll(self, answer: httpx.Response) -> httpx.Response:
-        """Follow `Location` until the job has ended."""
-        assert answer.status_code == 202, answer.text
-        return wait_until(lambda: self._ended(answer.headers["Location"]), 60, self.printed)
-
-    def _ended(self, location: str) -> httpx.Response | None:
-        status = self.http.get(location)
-        return status if state_of(status) in TERMINAL else None
-
-    def _address(self) -> str | None:
-        if self.process.poll() is not None:
-            raise AssertionError(f"the demo ended:\n{self.printed()}")
-        found = re.search(r"Swagger UI\s+(http://127\.0\.0\.1:\d+)/docs/", self.printed())
-        return found and found[1]
-
-
-@contextmanager
-def running(url: str, log: Path, port: int = 0) -> Iterator[Demo]:
-    demo = Demo(url, log, port)
-    try:
-        demo.wait_until_it_serves()
-        yield demo
-    finally:
-        demo.http.close()
-        demo.process.kill()
-        demo.process.wait()
-        print(demo.printed())
+def accounts(url: str, log: Path, port: int = 0) -> AbstractContextManager[Demo]:
+    return running("examples.accounts.demo", url, log, port, ACCOUNTS=str(ACCOUNTS))
 
 
 @pytest.fixture
 def demo(empty_database_url: str, tmp_path: Path) -> Iterator[Demo]:
-    with running(empty_database_url, tmp_path / "demo.log") as started:
+    with accounts(empty_database_url, tmp_path / "demo.log") as started:
         yield started
 
 
@@ -191,7 +136,7 @@ def test_the_printed_lines_can_be_copied(demo: Demo) -> None:
 def test_a_taken_port_is_replaced_and_ctrl_c_ends_the_demo(empty_sqlite_url: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with running(empty_sqlite_url, tmp_path / "demo.log", port) as demo:
+        with accounts(empty_sqlite_url, tmp_path / "demo.log", port) as demo:
             assert demo.http.base_url.port != port
             demo.poll(demo.http.post("/jobs/accounts"))
             assert demo.stop(signal.SIGINT) == 0
@@ -202,14 +147,8 @@ def test_a_taken_port_is_replaced_and_ctrl_c_ends_the_demo(empty_sqlite_url: str
 def sqlite_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """One demo for the tests that change nothing."""
     folder = tmp_path_factory.mktemp("demo")
-    with running(f"sqlite:///{folder / 'accounts.sqlite'}", folder / "demo.log") as started:
+    with accounts(f"sqlite:///{folder / 'accounts.sqlite'}", folder / "demo.log") as started:
         yield started
-
-
-def state_of(status: httpx.Response) -> Any:
-    """The job's state, whatever the answer: a problem has it under another name."""
-    body = status.json()
-    return body["status"] if status.status_code == 200 else body["jobStatus"]
 
 
 def page(demo: Demo, eligible: str, after: int = 0) -> dict[str, Any]:
