@@ -39,7 +39,7 @@ class BatchCalls(ABC):
         Args:
             type: A registered type.
             items: 1 to `BATCH_MAX_ITEMS` mappings with `itemId`, unique non-blank text of at most 128 characters,
-                and `payload`, a JSON value that the type's schema accepts.
+                and `payload`, a JSON value that the type's schema accepts; without one, or with None, it is `{}`.
             idempotency_key: Sent again with the same items in the same order it gives the same batch.
             owner: Who submits; 1 to 255 characters.
             session: As for `submit`: the batch exists if and only if its transaction commits.
@@ -54,7 +54,7 @@ class BatchCalls(ABC):
         handler = instance.registry.get(type)
         request = BatchRequest(
             handler,
-            accept_items(handler, list(items), encoded, instance.settings),
+            accept_items(handler, list(items), _encoded_if_any, instance.settings),
             idempotency_key=None if idempotency_key is None else read_idempotency_key(idempotency_key),
             owner=checked_owner(owner),
         )
@@ -71,3 +71,7 @@ def encoded(value: Any) -> str:
         return payloads.encode(value)
     except (payloads.NotJson, RecursionError) as error:
         raise InvalidPayload(f"the payload cannot be stored: {error}") from error
+
+
+def _encoded_if_any(value: Any) -> str:
+    return payloads.EMPTY if value is None else encoded(value)

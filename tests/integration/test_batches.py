@@ -117,6 +117,12 @@ def test_keys_are_apart_from_those_of_jobs_and_of_other_owners(here, engine):
     assert stored(engine) == (3, 4)
 
 
+def test_an_item_without_a_payload_is_one_with_an_empty_payload(here, engine):
+    spelled = [{"itemId": "a"}, {"itemId": "a", "payload": None}, {"itemId": "a", "payload": {}}]
+    assert len({here.submit_batch("quick", [item], idempotency_key="k").batch_id for item in spelled}) == 1
+    assert column(engine, "payload") == [None]
+
+
 def test_items_neither_coalesce_nor_are_answered_by_freshness(jobs, engine):
     settings = {"FRESHNESS_ENABLED": True, "FRESHNESS_DEFAULT_WINDOW": "PT10M"}
     with application(jobs, engine, AUTO_START=False, **settings).app_context():

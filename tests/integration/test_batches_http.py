@@ -104,6 +104,20 @@ def test_numbers_go_from_the_request_through_the_handler_to_the_result_unchanged
     assert [Decimal(text) for text in results] == [Decimal(text) for text in NUMBERS]
 
 
+def test_a_result_that_cannot_be_stored_fails_its_item_and_no_other(engine: Engine) -> None:
+    jobs = TestJobs()
+    jobs.register("odd", lambda ctx, payload: float(payload["value"]), payload_schema=ListingSchema)
+    with serving(jobs, engine, run=True) as site:
+        items = ", ".join(
+            f'{{"itemId": "{n}", "payload": {{"value": "{n}"}}}}' for n in ("1.5", "nan", "-inf", "2")
+        )
+        batch_id = accepted(site, "odd", f'{{"items": [{items}]}}')
+        assert [ended(site, batch_id)[name] for name in ("completed", "failed")] == [2, 2]
+        told = site.get(f"/batches/{batch_id}/items").json["items"]
+    assert [item["result"] for item in told] == [1.5, None, None, 2]
+    assert [item["error"] and item["error"]["code"] for item in told] == [None, *["result-not-storable"] * 2, None]
+
+
 def test_a_key_is_required_unless_the_setting_says_otherwise(site: Site, engine: Engine) -> None:
     assert_problem(site.batch("quick", body("a")), 400, "idempotency-key-required")
     assert_problem(site.batch("quick", body("a"), key="ü"), 400, "invalid-idempotency-key")

@@ -49,7 +49,7 @@ def here(jobs, engine):
         ([{"itemId": "a", "payLoad": {}}], {0: {"payLoad": ["Unknown field."]}}),
         (["a"], {0: {"_schema": ["Invalid input type."]}}),
         ([{"itemId": "a", "payload": {"x": 1}}], {0: {"payload": [NONE]}}),
-        ([{"itemId": "a", "payload": None}], {0: {"payload": [NONE]}}),
+        ([{"itemId": "a", "payload": []}], {0: {"payload": [NONE]}}),
     ],
 )  # fmt: skip
 def test_a_batch_that_makes_no_sense_is_refused_before_the_database_is_asked(jobs, engine, items, errors):
