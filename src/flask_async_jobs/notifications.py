@@ -14,6 +14,9 @@ from uuid import uuid4
 
 from sqlalchemy import Engine
 
+from flask_async_jobs.impatience import impatient
+from flask_async_jobs.watchdog import Watchdog
+
 CHANGED: Final = "changed"
 DUE: Final = "due"
 GAP: Final = 0.02
@@ -50,6 +53,7 @@ class Notifier:
         self._untold: set[str] = set()
         self._sent_at = 0.0
         self._stopped = threading.Event()
+        self._watchdog = Watchdog()
         self._waker, self._woken = socket.socketpair()
         self._waker.setblocking(False)
         self._thread = threading.Thread(target=self._run, name="async-jobs-notifications", daemon=True)
@@ -91,12 +95,13 @@ class Notifier:
             self._woken.close()
 
     def _converse(self) -> None:
-        with _own_connection(self._engine) as connection, selectors.DefaultSelector() as selector:
+        with self._own_connection() as connection, selectors.DefaultSelector() as selector:
             if connection.prepare_threshold is None:
                 self._stopped.set()
                 return
             connection.add_notify_handler(lambda notification: self._hear(notification.payload))
-            connection.execute(f'LISTEN "{self._channel}"')
+            with self._watchdog.watch(connection):
+                connection.execute(f'LISTEN "{self._channel}"')
             self._heard(CHANGED)  # what was told before this moment was not heard
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
@@ -116,8 +121,9 @@ class Notifier:
     def _send(self, connection: Any) -> None:
         with self._lock:
             what, self._untold = self._untold, set()
-        for each in sorted(what):
-            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, f"{each} {self._name}"))
+        with self._watchdog.watch(connection):
+            for each in sorted(what):
+                connection.execute("SELECT pg_notify(%s, %s)", (self._channel, f"{each} {self._name}"))
         self._sent_at = time.monotonic()
 
     def _receive(self, pgconn: Any) -> None:
@@ -130,19 +136,19 @@ class Notifier:
         if sender != self._name:
             self._heard(what)
 
-
-@contextmanager
-def _own_connection(engine: Engine) -> Iterator[Any]:
-    """Give a connection of the driver that the pool does not count, in autocommit."""
-    pooled = engine.raw_connection()
-    connection: Any = pooled.driver_connection
-    pooled.detach()
-    try:
-        connection.rollback()
-        connection.autocommit = True
-        yield connection
-    finally:
-        connection.close()
+    @contextmanager
+    def _own_connection(self) -> Iterator[Any]:
+        """Give a connection of the driver that the pool does not count, in autocommit."""
+        with impatient(self._watchdog):
+            pooled = self._engine.raw_connection()
+        connection: Any = pooled.driver_connection
+        pooled.detach()
+        try:
+            connection.rollback()
+            connection.autocommit = True
+            yield connection
+        finally:
+            connection.close()
 
 
 def can_notify(engine: Engine) -> bool:

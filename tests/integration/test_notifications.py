@@ -8,9 +8,11 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.orm import Session
 
-from flask_async_jobs import AsyncJobs, JobStatus
-from flask_async_jobs.notifications import GAP, Notifier
+from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
+from flask_async_jobs.notifications import DUE, GAP, Notifier
+from flask_async_jobs.watchdog import Watchdog
 from tests.integration.processes import running
+from tests.integration.test_outages import proxied
 from tests.waiting import wait_until
 
 PATIENT = {"PROCESSING_POLL_INTERVAL": 60, "SSE_POLL_INTERVAL": 60}
@@ -113,3 +115,22 @@ def test_a_process_that_is_stopped_no_longer_listens(engines):
     with running(jobs, engines[0], **ACCEPTING):
         wait_until(lambda: listeners(engines[1]))
     wait_until(lambda: not listeners(engines[1]))
+
+
+def test_a_notification_that_a_dead_network_keeps_is_given_up_and_the_next_connection_tells(postgres_url):
+    heard = []
+    with proxied(postgres_url) as (proxy, engine):
+        JobRepository(engine)
+        told, listener = Notifier(engine, None, lambda what: None), Notifier(engine, None, heard.append)
+        told._watchdog = Watchdog(0.5)
+        told.start()
+        listener.start()
+        wait_until(lambda: len(listeners(engine)) == 2)
+        proxy.freeze()
+        told.tell(DUE)
+        wait_until(lambda: told._watchdog._running, message="a notification that does not arrive")
+        wait_until(lambda: not told._watchdog._running, message="its end")
+        proxy.thaw()
+        wait_until(lambda: told.tell(DUE) or DUE in heard)
+        told.stop()
+        listener.stop()
