@@ -171,6 +171,7 @@ class BatchRepository:
             if not batch_ids:
                 return 0, 0
             items = transaction.run(self.statements.remove_items, {"ids_": self.database.spelled(*batch_ids)})
+            self._jobs.remove_lines(transaction, items)
         return len(batch_ids), len(items)
 
     def _parameters(self, batch_id: UUID, owner: str | AnyOwner) -> dict[str, Any]:

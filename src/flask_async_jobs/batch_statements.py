@@ -60,7 +60,9 @@ class BatchStatements(Transitions):
         self.cancel = self._cancel()
         self.cancel_owned = self._cancel(jobs.c.owner == bindparam("owner_"))
         self.remove = self._remove()
-        self.remove_items = delete(jobs).where(self._is_one_of(self._in_order())).returning(jobs.c.id)
+        self.remove_items = (
+            delete(jobs).where(self._is_one_of(self._in_order())).returning(jobs.c.id, jobs.c.log_lines)
+        )
 
     def insertion(self, *where: ColumnElement[bool]) -> Any:
         """Return the insert of a batch under `where`, which stores nothing if its key is taken."""

@@ -159,13 +159,11 @@ class JobCalls(BatchCalls):
         Raises:
             ValueError: There is no token, and the job's type may have another attempt.
         """
-        instance, settings = self._instance(), self._instance().settings
+        instance = self._instance()
         token = None if execution_token is None else _uuid(execution_token)
         if token is None:
             _require_single_attempt(instance, _uuid(job_id))
-        return JobReporter(
-            instance.repository, _uuid(job_id), token, settings.processing_lease, settings.result_max_bytes
-        )
+        return JobReporter(instance.reports, _uuid(job_id), token, instance.settings.result_max_bytes)
 
     def last_completed_at(self, type: str, payload: Any = None, owner: str | None = None) -> datetime | None:
         """Return when this work (type, owner and payload) last completed, or None."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,7 +80,6 @@ class Database:
         self._trouble: str | None = None
         self._troubled_at = 0.0
         self.gate = Gate(engine)
-        self._spare = threading.Semaphore()
         self._watchdog = Watchdog()
         prepare(engine)
 
@@ -178,43 +176,6 @@ class Database:
         with connection, self._watchdog.watch(connection.connection.driver_connection), connection.begin():
             yield connection
 
-    def try_to_run(
-        self,
-        statement: Executable,
-        parameters: Mapping[str, Any],
-        durations: Mapping[str, timedelta],
-        limit: float,
-    ) -> Sequence[Row[Any]] | None:
-        """Execute a statement that matters less than the time of its caller: return its rows, or None if dropped.
-
-        It is dropped when the database does not take it within about `limit` seconds. On SQLite, where a writer
-        waits for the other one and cannot be told for how long, a thread waits in place of the caller; what it
-        writes at last is still true, as the next write is dropped while it waits.
-        """
-        if not self.is_sqlite:
-            return self._or_dropped(lambda: self.run(statement, parameters, durations, limit))
-        if not self._spare.acquire(blocking=False):
-            return None
-        written: list[Sequence[Row[Any]] | None] = []
-        done = threading.Event()
-
-        def write() -> None:
-            try:
-                written.append(self._or_dropped(lambda: self.run(statement, parameters, durations, limit)))
-            finally:
-                self._spare.release()
-                done.set()
-
-        threading.Thread(target=write, name="async-jobs-progress", daemon=True).start()
-        return written[0] if done.wait(limit) and written else None
-
-    @staticmethod
-    def _or_dropped(run: Callable[[], Sequence[Row[Any]]]) -> Sequence[Row[Any]] | None:
-        try:
-            return run()
-        except StorageUnavailable:
-            return None
-
     def run_locked(
         self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]
     ) -> Sequence[Row[Any]]:
@@ -300,11 +261,6 @@ class _Within(Database):
     ) -> Sequence[Row[Any]]:
         result = self._connection.execute(statement, self._bound(parameters, durations))
         return result.all() if result.returns_rows else ()
-
-    def try_to_run(
-        self, statement: Executable, parameters: Mapping[str, Any], durations: Mapping[str, timedelta], limit: float
-    ) -> Sequence[Row[Any]] | None:
-        return self.run(statement, parameters, durations)
 
     def run_locked(
         self, locks: Sequence[int], statement: Executable, parameters: Mapping[str, Any]

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from flask_async_jobs import payloads
 from flask_async_jobs.completions import Completions
 from flask_async_jobs.config import LONGEST, Refused, duration
 from flask_async_jobs.errors import AttemptLost, JobCancelled, JobFailed, RetryLater, StorageUnavailable
@@ -18,7 +17,7 @@ from flask_async_jobs.handlers import JobContext, stored_result
 from flask_async_jobs.options import HandlerOptions
 from flask_async_jobs.records import Claim
 from flask_async_jobs.registry import Handler, HandlerRegistry
-from flask_async_jobs.repository import JobRepository
+from flask_async_jobs.reports import Reports
 from flask_async_jobs.retry import backoff_delay
 from flask_async_jobs.sessions import AnySession, outage_told
 from flask_async_jobs.states import JobError
@@ -70,9 +69,9 @@ class Executor:
 
     Args:
         registry: The handlers.
-        repository: The job store.
+        reports: What writes the reports of attempts, and the job store.
         context: Gives the context that a handler runs in, a new one for each attempt.
-        lease: How long a claim lasts after its last renewal; an outcome is tried for that long.
+        lease: How long a claim lasts after its last renewal; an outcome, and what is reported, is tried so long.
         result_limit: The longest result in bytes.
         expose_errors: Whether the text of an unexpected exception becomes the detail that the client sees.
     """
@@ -80,7 +79,7 @@ class Executor:
     def __init__(
         self,
         registry: HandlerRegistry,
-        repository: JobRepository,
+        reports: Reports,
         context: Callable[[], AbstractContextManager[Any]],
         *,
         lease: timedelta,
@@ -88,12 +87,13 @@ class Executor:
         expose_errors: bool = False,
     ) -> None:
         self._registry = registry
-        self._repository = repository
+        self._reports = reports
+        self._repository = reports.log.repository
         self._context = context
         self._lease = lease
         self._result_limit = result_limit
         self._expose_errors = expose_errors
-        self._completions = Completions(repository)
+        self._completions = Completions(self._repository)
 
     def run(self, claim: Claim) -> None:
         """Run one attempt and record how it ended. Raises nothing, whatever the handler does."""
@@ -116,13 +116,19 @@ class Executor:
             return Failed(JobError(PROCESSING_ERROR, None, "processing-error"))
 
     def _outcome(self, handler: Handler, claim: Claim) -> Outcome:
-        payload = load_payload(handler, claim.payload)
-        context = JobContext(self._repository, claim, payload, self._lease, self._result_limit)
+        payload = handler.load(claim.payload)
+        context = JobContext(self._reports, claim, payload, self._result_limit)
+        try:
+            return self._handled(handler, context)
+        finally:
+            context.flush(self._lease.total_seconds())  # the log is whole before the job has ended
+
+    def _handled(self, handler: Handler, context: JobContext) -> Outcome:
         with self._context() as session:
             if handler.options.atomic:
                 context.own_session = session
             try:
-                value = handler.call(context, payload)
+                value = handler.call(context, context.payload)
                 if handler.options.detached:
                     return Left()
                 result = stored_result(value, self._result_limit)
@@ -231,12 +237,6 @@ def later(delay: Any) -> timedelta:
         return duration(delay, zero=True)
     except Refused:
         return timedelta(0)
-
-
-def load_payload(handler: Handler, text: str | None) -> Any:
-    """Return what the type's schema loads from the stored JSON, or None for a type without a schema."""
-    schema = handler.options.payload_schema
-    return None if schema is None else schema.load(payloads.parse(text or payloads.EMPTY))
 
 
 def repr_of(error: BaseException) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import os
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from flask_async_jobs import payloads
 from flask_async_jobs.errors import AttemptLost, JobCancelled, StorageUnavailable
+from flask_async_jobs.pending import PATIENCE, Pending
 from flask_async_jobs.records import Claim
+from flask_async_jobs.reports import Reports
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.sessions import AnySession, connection_of, plain, when_ended
 from flask_async_jobs.states import JobError, JobStatus
@@ -22,37 +25,64 @@ class JobReporter:
 
     With an execution token only the attempt that got it can report. Without one whichever attempt runs can, which
     is safe only for a type that never has a second attempt.
+
+    `progress` and `log` write at most twice a second. What comes sooner after the last write is kept and written in
+    half a second, and before anything that the other methods report; `True` then says that nothing was refused so
+    far. A refusal is told within half a second, and by every later call.
     """
 
-    def __init__(
-        self,
-        repository: JobRepository,
-        job_id: UUID,
-        execution_token: UUID | None,
-        lease: timedelta,
-        limit: int,
-    ) -> None:
-        self._repository = repository
+    def __init__(self, reports: Reports, job_id: UUID, execution_token: UUID | None, limit: int) -> None:
+        self._reports = reports
+        self._repository: JobRepository = reports.log.repository
         self._job_id = job_id
         self._execution_token = execution_token
-        self._lease = lease
         self._limit = limit
+        self._pending: dict[int, Pending] = {}
 
     def progress(self, percent: float) -> bool:
         """Report how much is done, 0 to 100 (cut to a whole number), and that the worker lives.
 
-        A report for which there is no connection, or on SQLite no writer's turn, within a second is dropped, and
-        nothing is raised.
+        Takes less than a second, and raises nothing for the database's sake: a percentage that is not written in
+        that time is tried again.
 
         Raises:
             ValueError: `percent` is not a number from 0 to 100.
         """
         if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
             raise ValueError(f"{percent!r} is not a percentage: give a number from 0 to 100")
-        return self._repository.progress(self._job_id, self._execution_token, int(percent), self._lease)
+        return self._kept().add(percent=int(percent))
+
+    def log(self, line: str) -> bool:
+        """Add a line to the job's log, where it outlives the job's end, its attempts and every process.
+
+        Takes less than a second, and raises nothing for the database's sake: a line that is not written in that
+        time is tried again, for as long as a lease lasts. A job whose lines are longer than `LOG_MAX_BYTES` fails
+        with the code `output-limit-exceeded`; the lines that fit are kept.
+
+        Args:
+            line: Any text, also of several lines. NUL and lone surrogates become U+FFFD.
+        """
+        return self._kept().add(line=line)
+
+    def flush(self, patience: float = PATIENCE) -> None:
+        """Write what `progress` and `log` have kept, unless nothing can be written for `patience` seconds."""
+        if pending := self._pending.get(os.getpid()):
+            pending.flush(patience)
+
+    def _kept(self) -> Pending:
+        pid = os.getpid()  # what a parent process has kept is written by the parent
+        pending = self._pending.get(pid)
+        return pending or self._pending.setdefault(pid, Pending(self._reports, self._job_id, self._execution_token))
+
+    def _ended(self, taken: bool) -> bool:
+        """Take no more reports: the job has ended, or is another attempt's."""
+        if pending := self._pending.get(os.getpid()):
+            pending.refuse()
+        return taken
 
     def mark_effect_started(self) -> bool:
         """Report that the work begins to have effects that a cancellation does not undo."""
+        self.flush()
         return self._repository.mark_effect_started(self._job_id, self._execution_token)
 
     def complete(self, result: Any = None) -> bool:
@@ -62,11 +92,13 @@ class JobReporter:
             result: A small JSON value. One that cannot be stored, or is longer than `RESULT_MAX_BYTES`, makes the
                 job FAILED with the code `result-not-storable` or `result-too-large`.
         """
+        self.flush()
         match stored_result(result, self._limit):
             case JobError() as error:
-                return self._repository.fail(self._job_id, self._execution_token, error) is not None
+                ended = self._repository.fail(self._job_id, self._execution_token, error)
             case text:
-                return self._repository.complete(self._job_id, self._execution_token, text) is not None
+                ended = self._repository.complete(self._job_id, self._execution_token, text)
+        return self._ended(ended is not None)
 
     def fail(self, title: str, detail: str | None = None, code: str | None = None) -> bool:
         """Report that the work failed. Texts longer than 256, 2,000 and 64 characters are cut.
@@ -76,16 +108,16 @@ class JobReporter:
             detail: More about this occurrence.
             code: A stable code for programs; `job-failed` if absent.
         """
-        return (
-            self._repository.fail(self._job_id, self._execution_token, JobError.of(title, detail, code)) is not None
-        )
+        self.flush()
+        ended = self._repository.fail(self._job_id, self._execution_token, JobError.of(title, detail, code))
+        return self._ended(ended is not None)
 
 
 class JobContext(JobReporter):
     """One attempt of a job, as its handler sees it. Also a reporter that is fenced by the attempt's token."""
 
-    def __init__(self, repository: JobRepository, claim: Claim, payload: Any, lease: timedelta, limit: int) -> None:
-        super().__init__(repository, claim.job_id, claim.execution_token, lease, limit)
+    def __init__(self, reports: Reports, claim: Claim, payload: Any, limit: int) -> None:
+        super().__init__(reports, claim.job_id, claim.execution_token, limit)
         self._claim = claim
         self._payload = payload
         self.completes_in_session = False
@@ -148,7 +180,13 @@ class JobContext(JobReporter):
 
     def complete_in(self, session: AnySession, result: str | None) -> None:
         """Write the completion in the transaction of `session`; `result` is JSON text. See `complete`."""
+        self.flush()
         connection = connection_of(session, self._repository.database.engine)
+        if (pending := self._pending.get(os.getpid())) and (report := pending.rest()):
+            # Nobody else can write as long as the session holds the row or, on SQLite, the database.
+            self._reports.log.write_within(
+                connection, self.job_id, self.execution_token, report, self._reports.lease
+            )
         self.completes_in_session = True
         self._completing = plain(session)
         written = self._repository.within(connection).complete(self.job_id, self.execution_token, result)

@@ -13,6 +13,7 @@ from flask_async_jobs.dispatcher import Bounded
 from flask_async_jobs.errors import OwnerRequired
 from flask_async_jobs.events import wait_until
 from flask_async_jobs.process import Process
+from flask_async_jobs.records import LogEntry
 from flask_async_jobs.sessions import AnySession, connection_of, when_ended
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, BatchItem, BatchView, CancelResult, Disposition, JobView
 from flask_async_jobs.submission import Submission, Submissions, WorkRequest, checked_owner
@@ -92,6 +93,10 @@ class Instance(Process):
     def result_of(self, job_id: UUID) -> str | None:
         """Return the stored result of a job as JSON text, or None."""
         return self.repository.result_of(job_id)
+
+    def log_entries(self, job_id: UUID, after: int, most: int) -> list[LogEntry]:
+        """Return up to `most` lines of a job's log that come after line `after`."""
+        return self.log.entries(job_id, after, most)
 
     def cancel(
         self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER, session: AnySession | None = None

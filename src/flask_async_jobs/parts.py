@@ -15,10 +15,12 @@ from flask_async_jobs.batch_repository import BatchRepository
 from flask_async_jobs.config import Settings
 from flask_async_jobs.database import Clock
 from flask_async_jobs.dispatcher import Dispatcher
+from flask_async_jobs.log import JobLog
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.purge import Purge
 from flask_async_jobs.recovery import Recovery
 from flask_async_jobs.registry import HandlerRegistry
+from flask_async_jobs.reports import Reports
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.submission import Submissions
 from flask_async_jobs.watcher import Watcher
@@ -74,6 +76,16 @@ class Parts:
     def batch_repository(self) -> BatchRepository:
         """The store of batches."""
         return self._once("batch_repository", lambda: BatchRepository(self.repository))
+
+    @property
+    def log(self) -> JobLog:
+        """The lines that jobs have logged."""
+        return self._once("log", lambda: JobLog(self.repository, self.settings.log_max_bytes))
+
+    @property
+    def reports(self) -> Reports:
+        """What writes the reports of attempts."""
+        return self._once("reports", lambda: Reports(self.log, self.settings.processing_lease))
 
     @property
     def submissions(self) -> Submissions:

@@ -86,7 +86,11 @@ class Process(Parts):
                 watcher.stop()
             if running is None or running.pid != os.getpid():
                 return True
-            return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
+            try:
+                return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
+            finally:
+                if reports := self._made.get("reports"):
+                    reports.flush()
 
     def _check_pool(self) -> None:
         capacity, handlers = self.repository.database.gate.capacity, self.settings.processing_concurrency_limit
@@ -118,7 +122,7 @@ class Process(Parts):
             )
         executor = Executor(
             self.registry,
-            self.repository,
+            self.reports,
             lambda: handler_context(self.app),
             lease=settings.processing_lease,
             result_limit=settings.result_max_bytes,

@@ -79,6 +79,23 @@ class Count:
     age: timedelta
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an attempt reports in one write: how far it is, if that is new, and lines of its log in their order."""
+
+    percent: int | None
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One line of a job's log; the numbers begin with 1 and leave no gap."""
+
+    number: int
+    line: str
+    at: datetime
+
+
 class Tally:
     """A count that several threads add to."""
 
@@ -109,6 +126,7 @@ _viewed: Final = [
     "owner",
     "batch_id",
     "revision",
+    "log_lines",
 ]
 
 
@@ -134,7 +152,7 @@ def view_of(row: Sequence[Any]) -> JobView:
         detail,
         code,
     ) = row[:13]
-    owner, batch_id, revision = row[13:16]
+    owner, batch_id, revision, log_lines = row[13:17]
     return JobView(
         job_id=id,
         type=type,
@@ -150,6 +168,7 @@ def view_of(row: Sequence[Any]) -> JobView:
         owner=owner or None,
         batch_id=batch_id,
         revision=revision,
+        log_lines=log_lines or 0,
     )
 
 

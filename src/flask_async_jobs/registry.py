@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flask_async_jobs import payloads
 from flask_async_jobs.errors import ConfigurationError, UnknownType
 from flask_async_jobs.options import HandlerOptions
 from flask_async_jobs.records import TypeRules
@@ -27,6 +28,11 @@ class Handler:
     def call(self, *arguments: Any) -> Any:
         """Call the routine with as many of the arguments as it takes."""
         return self.function(*arguments[: self.arity])
+
+    def load(self, text: str | None) -> Any:
+        """Return what the type's schema loads from the stored JSON, or None for a type without a schema."""
+        schema = self.options.payload_schema
+        return None if schema is None else schema.load(payloads.parse(text or payloads.EMPTY))
 
     @property
     def rules(self) -> TypeRules:

@@ -16,14 +16,14 @@ from sqlalchemy import Connection, Engine, Executable, Row
 
 from flask_async_jobs.caps import limits_of, locks_of
 from flask_async_jobs.database import Clock, Database
-from flask_async_jobs.models import jobs_table
+from flask_async_jobs.models import jobs_table, log_table
 from flask_async_jobs.records import Cap, Claim, Count, NewJob, Stored, Tally, TypeRules, claim_of, names, view_of
 from flask_async_jobs.statements import Statements
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
 from flask_async_jobs.upkeep import silences
 
-PROGRESS_LIMIT: Final = 0.9
-"""Seconds that a report of progress may take from its handler."""
+REPORT_LIMIT: Final = 0.9
+"""Seconds that a report may wait for a connection."""
 
 
 _inserted: Final = [
@@ -56,7 +56,7 @@ class JobRepository:
 
     def __init__(self, engine: Engine, *, schema: str | None = None, clock: Clock | None = None) -> None:
         self.database = Database(engine, clock)
-        self.statements = Statements(self.database, jobs_table(schema))
+        self.statements = Statements(self.database, jobs_table(schema), log_table(schema))
         self._capped: dict[tuple[str, ...], Any] = {}
         self.schema = schema
         self.refused = Tally()
@@ -68,9 +68,13 @@ class JobRepository:
         It commits nothing, and the errors of its methods are SQLAlchemy's own. `changed` is left to the caller, who
         knows when the transaction has ended.
         """
+        return self.on(self.database.within(connection))
+
+    def on(self, transaction: Database) -> Self:
+        """Return this repository in a transaction; see `within`."""
         bound = copy(self)
         bound.changed = _nobody_listens
-        bound.database = self.database.within(connection)
+        bound.database = transaction
         return bound
 
     # Submission
@@ -147,9 +151,10 @@ class JobRepository:
         text: str | None = rows[0][0] if rows else None
         return text
 
-    def is_running(self, job_id: UUID, execution_token: UUID) -> bool:
-        """Return whether this attempt is still the running one."""
-        return bool(self.database.run(self.statements.running, self._attempt(job_id, execution_token)))
+    def is_running(self, job_id: UUID, execution_token: UUID | None) -> bool:
+        """Return whether this attempt is still the running one; without a token, whether any is."""
+        running = self.statements.running[execution_token is not None]
+        return bool(self.database.run(running, self._attempt(job_id, execution_token)))
 
     def newest(
         self, limit: int, *, type: str | None = None, status: JobStatus | None = None, after: UUID | None = None
@@ -219,19 +224,23 @@ class JobRepository:
 
     # Reports of the running attempt
 
-    def progress(self, job_id: UUID, execution_token: UUID | None, percent: int, lease: timedelta) -> bool:
+    def progress(self, job_id: UUID, execution_token: UUID | None, percent: int, lease: timedelta) -> bool | None:
         """Record how far the attempt is, and renew its lease if it has one.
 
-        Writes only while the attempt is the running one; without a token, while any is. False: refused. A report
-        for which there is no connection, or on SQLite no writer's turn, within a second is dropped, and True: the
-        work is worth more than it.
+        Writes only while the attempt is the running one; without a token, while any is. Waits neither for a row
+        that somebody has locked, nor long for a connection.
+
+        Returns:
+            Whether it was taken; None if somebody has the row locked, and the report may be made again.
         """
-        statement = self.statements.progress[execution_token is not None]
+        fenced = execution_token is not None
         parameters = {**self._attempt(job_id, execution_token), "percent_": percent}
-        rows = self.database.try_to_run(statement, parameters, {"lease_": lease}, PROGRESS_LIMIT)
-        if rows is not None and not rows:
+        rows = self.database.run(self.statements.progress[fenced], parameters, {"lease_": lease}, REPORT_LIMIT)
+        if not rows and self.is_running(job_id, execution_token):
+            return None
+        if not rows:
             self.refused.add()
-        return rows is None or bool(self._told(rows))
+        return bool(self._told(rows))
 
     def expire(self, claim: Claim, error: JobError) -> bool:
         """Fail an attempt whose time is up, unless somebody has its row locked; then False, and it still runs."""
@@ -322,10 +331,23 @@ class JobRepository:
     def purge(self, rules: Sequence[TypeRules], older_than: timedelta, limit: int) -> int:
         """Remove up to `limit` jobs of these types that ended more than `older_than` ago, and return how many.
 
-        Never an active job, nor a part of a batch; rows that somebody has locked stay.
+        Their lines go with them. Never an active job, nor a part of a batch; rows that somebody has locked stay.
         """
         parameters = {"types_": names(rules), "most_": limit}
-        return len(self.database.run(self.statements.purge, parameters, {"before_": -older_than}))
+        with self.database.together() as transaction:
+            removed = transaction.run(self.statements.purge, parameters, {"before_": -older_than})
+            self.remove_lines(transaction, removed)
+        return len(removed)
+
+    def remove_lines(self, transaction: Database, removed: Sequence[Row[Any]]) -> None:
+        """Remove the lines of jobs that were removed in a transaction. No statement if they have none.
+
+        Args:
+            transaction: The transaction.
+            removed: The jobs; each has an `id`, and `log_lines`.
+        """
+        if ids := [row.id for row in removed if row.log_lines and row.id is not None]:
+            transaction.run(self.statements.remove_lines, {"ids_": transaction.spelled(*ids)})
 
     def _attempt(self, job_id: UUID, execution_token: UUID | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {"ids_": self.database.spelled(job_id)}

@@ -20,6 +20,7 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    delete,
     func,
     literal_column,
     null,
@@ -45,7 +46,7 @@ LARGEST: Final = 2**31 - 1
 class Statements(Upkeep):
     """The statements on one `async_jobs` table."""
 
-    def __init__(self, database: Database, jobs: Table) -> None:
+    def __init__(self, database: Database, jobs: Table, log: Table) -> None:
         super().__init__(database, jobs)
         self.insert = self._insert()
         self.insert_or_raise = self._insert(surfacing=True)
@@ -71,7 +72,9 @@ class Statements(Upkeep):
         self.by_id = select(*self.view).where(self.has_id)
         self.by_id_and_owner = self.by_id.where(jobs.c.owner == bindparam("owner_"))
         self.result = select(jobs.c.result).where(self.has_id)
-        self.running = select(jobs.c.id).where(self.has_id, *self._owned(fenced=True))
+        self.running = {
+            fenced: select(jobs.c.id).where(self.has_id, *self._owned(fenced=fenced)) for fenced in (True, False)
+        }
         self.claim = self._claim()
         self.renew = self._renew()
         self.retry = self._write(
@@ -80,28 +83,20 @@ class Statements(Upkeep):
             attempt=jobs.c.attempt - bindparam("uncounted_", type_=Integer()),
             available_at=database.after("delay_"),
         ).returning(jobs.c.id)
-        self.progress = self._report(
-            percent_complete=bindparam("percent_"),
-            lease_expires_at=case((jobs.c.lease_expires_at.is_not(None), database.after("lease_")), else_=null()),
-        )
+        done = {"percent_complete": bindparam("percent_"), "lease_expires_at": self._renewed()}
+        self.progress = self._unlocked_report(**done)
         self.effect_started = self._report(effect_started_at=func.coalesce(jobs.c.effect_started_at, database.now))
         self.complete = self._report(
             **self._ended(COMPLETED), percent_complete=literal_column("100"), result=bindparam("result_")
         )
         self.complete_all = self._complete_all()
-        self.fail = self._report(
-            **self._ended(FAILED),
-            error_title=bindparam("title_"),
-            error_detail=bindparam("detail_"),
-            error_code=bindparam("code_"),
-        )
-        self.expire = self._unlocked_report(
-            **self._ended(FAILED),
-            error_title=bindparam("title_"),
-            error_detail=bindparam("detail_"),
-            error_code=bindparam("code_"),
-        )
+        failed = self._ended(FAILED) | {
+            f"error_{name}": bindparam(f"{name}_") for name in ("title", "detail", "code")
+        }
+        self.fail = self._report(**failed)
+        self.expire = self._unlocked_report(**failed)[True]
         self.purge = self.removal()
+        self.remove_lines = delete(log).where(database.one_of(log.c.job_id, "ids_"))
         self.cancel = self._write(jobs.c.status.in_([PENDING, PROCESSING]), **self._ended(CANCELLED)).returning(
             *self.view
         )
@@ -204,7 +199,7 @@ class Statements(Upkeep):
 
     def _renew(self) -> ReturningUpdate[Any]:
         jobs, database = self._columns, self._database
-        running = self._locked(select(jobs.id).where(self.has_id, *self._owned(fenced=True)))
+        running = self._own(fenced=True)
         return (
             update(self._jobs)
             .values(lease_expires_at=database.after("lease_"))
@@ -219,7 +214,7 @@ class Statements(Upkeep):
     def _complete_all(self) -> ReturningUpdate[Any]:
         """Return the completion of several attempts at once."""
         jobs = self._columns
-        running = self._locked(select(jobs.id).where(self.has_id, *self._owned(fenced=True)))
+        running = self._own(fenced=True)
         return (
             self._writing(**self._ended(COMPLETED), percent_complete=literal_column("100"))
             .where(self._is_one_of(running), *self._owned(fenced=True))

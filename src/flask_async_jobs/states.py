@@ -60,6 +60,8 @@ ANY_OWNER: Final = AnyOwner.ANY
 type_name: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 uuid_form: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
+_unstorable = re.compile("[\x00\ud800-\udfff]")
+
 TITLE_LIMIT: Final = 256
 DETAIL_LIMIT: Final = 2_000
 CODE_LIMIT: Final = 64
@@ -79,7 +81,7 @@ def storable(text: object, limit: int) -> str:
         plain = str(text)
     except BaseException:  # a foreign __str__ may raise anything, and a failure has to be recorded all the same
         plain = ""
-    return "".join("\ufffd" if c == "\0" or "\ud800" <= c <= "\udfff" else c for c in plain[:limit])
+    return _unstorable.sub("\ufffd", plain[:limit])
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class JobView:
     owner: str | None
     batch_id: UUID | None
     revision: int
+    log_lines: int = 0
     result: Any = None
     result_url: str | None = None
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     false,
     func,
     literal_column,
@@ -86,11 +87,18 @@ class Transitions:
             for fenced in (True, False)
         }
 
-    def _unlocked_report(self, **values: Any) -> ReturningUpdate[Any]:
-        """Return a report of an attempt that leaves the row alone while somebody has it locked."""
-        own = self._locked(select(self._columns.id).where(self.has_id, *self._owned(fenced=True)))
-        written = self._writing(**values).where(self._is_one_of(own), *self._owned(fenced=True))
-        return written.returning(self._columns.last_updated_at)
+    def _unlocked_report(self, **values: Any) -> dict[bool, ReturningUpdate[Any]]:
+        """Return a report like `_report` that leaves the row alone while somebody has it locked."""
+        return {
+            fenced: self._writing(**values)
+            .where(self._is_one_of(self._own(fenced=fenced)), *self._owned(fenced=fenced))
+            .returning(self._columns.last_updated_at)
+            for fenced in (True, False)
+        }
+
+    def _own(self, *, fenced: bool) -> CTE:
+        """Return the row of the running attempt, locked, unless somebody else has it locked."""
+        return self._locked(select(self._columns.id).where(self.has_id, *self._owned(fenced=fenced)))
 
     def _ended(self, status: ColumnElement[str]) -> dict[str, Any]:
         ended = self._database.later(self._columns.last_updated_at, self._database.now)
@@ -108,6 +116,11 @@ class Transitions:
             "lease_expires_at": null(),
             "percent_complete": null(),
         }
+
+    def _renewed(self) -> ColumnElement[Any]:
+        """Return the lease after a report, which renews it if there is one."""
+        lease = self._columns.lease_expires_at
+        return case((lease.is_not(None), self._database.after("lease_")), else_=null())
 
     def room(self, caps: Sequence[Cap], more: ColumnElement[int]) -> list[ColumnElement[bool]]:
         """Return the conditions that `more` jobs can become active below each cap."""

@@ -121,7 +121,7 @@ class Upkeep(Transitions):
             .order_by(jobs.completed_at)
             .limit(limit("most_"))
         )
-        return delete(self._jobs).where(self._is_one_of(expired)).returning(jobs.id)
+        return delete(self._jobs).where(self._is_one_of(expired)).returning(jobs.id, jobs.log_lines)
 
 
 def silences(rules: Sequence[TypeRules], default: timedelta) -> dict[str, timedelta]:

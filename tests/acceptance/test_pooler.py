@@ -115,7 +115,7 @@ def listens(port: int) -> bool:
 def engine(pooler: Pooler) -> Iterator[Engine]:
     """The engine of an application behind the pooler, as the documentation makes it; at the end the log is read."""
     with pooler.direct.begin() as connection:
-        connection.execute(text("TRUNCATE async_jobs, effects"))
+        connection.execute(text("TRUNCATE async_jobs, async_job_log, effects"))
     engine = create_engine(pooler.url, pool_size=40, connect_args={"prepare_threshold": None})
     yield engine
     engine.dispose()

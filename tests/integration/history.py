@@ -8,8 +8,9 @@ from uuid import uuid4
 from sqlalchemy import Engine, create_engine, insert, text
 
 from flask_async_jobs import JobRepository
+from flask_async_jobs.log import JobLog
 from flask_async_jobs.models import jobs_table
-from flask_async_jobs.records import Cap, Claim
+from flask_async_jobs.records import Cap, Claim, Report
 from flask_async_jobs.states import JobError
 from tests.integration.plans import Sent, sent
 from tests.integration.stores import LEASE, MINUTE, RULES, new_job
@@ -116,6 +117,10 @@ OPERATIONS: dict[str, Operation] = {
     "is running": lambda store, claims: store.is_running(claims[0].job_id, claims[0].execution_token),
     "renew": lambda store, claims: store.renew(claims, LEASE),
     "progress": lambda store, claims: store.progress(claims[0].job_id, claims[0].execution_token, 3, LEASE),
+    "report": lambda store, claims: JobLog(store, 100).write(
+        claims[0].job_id, claims[0].execution_token, lambda: Report(3, ["line"]), LEASE
+    ),
+    "log": lambda store, claims: JobLog(store, 100).entries(claims[0].job_id, 3, 10),
     "effect": lambda store, claims: store.mark_effect_started(claims[0].job_id, claims[0].execution_token),
     "retry": lambda store, claims: store.retry(claims[0].job_id, claims[0].execution_token, MINUTE),
     "complete": lambda store, claims: store.complete(claims[0].job_id, claims[0].execution_token),

@@ -42,7 +42,7 @@ class Application:
         """Claim and run what is due, one job after the other, until nothing is."""
         parts = self.app.extensions["async_jobs"]
         executor = Executor(
-            parts.registry, parts.repository, lambda: handler_context(self.app), lease=LEASE, result_limit=1000
+            parts.registry, parts.reports, lambda: handler_context(self.app), lease=LEASE, result_limit=1000
         )
         while claims := parts.repository.claim(parts.registry.rules(), 1, LEASE):
             executor.run(claims[0])

@@ -21,10 +21,10 @@ class Sent(BaseException):
 
 
 def sent(engine: Engine, call: Callable[[], object]) -> Sent:
-    """Return the first statement on `async_jobs` that `call` sends; it is not executed."""
+    """Return the first statement on the tables that `call` sends; it is not executed."""
 
     def stop(connection, cursor, statement, parameters, context, executemany):
-        if "async_jobs" in statement:
+        if "async_job" in statement:
             raise Sent(statement, parameters)
 
     event.listen(engine, "before_cursor_execute", stop)
@@ -34,7 +34,7 @@ def sent(engine: Engine, call: Callable[[], object]) -> Sent:
         return caught
     finally:
         event.remove(engine, "before_cursor_execute", stop)
-    raise AssertionError("no statement on async_jobs was sent")
+    raise AssertionError("no statement on the tables was sent")
 
 
 class Plan:

@@ -98,7 +98,7 @@ def test_a_pass_goes_on_in_short_transactions_until_nothing_is_left(repository, 
         completed(repository, engine)
     with counted(engine) as statements:
         assert purge(repository, [TypeRules("a")]).sweep() == 5
-    assert len(statements) == 4  # the last one looks for batches
+    assert sum("DELETE" in statement for statement in statements) == 4  # the last one looks for batches
 
 
 def test_a_pass_is_bounded(repository, engine, monkeypatch):

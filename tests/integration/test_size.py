@@ -1,6 +1,5 @@
 """What an operation costs does not grow with the history, nor the table with progress."""
 
-import threading
 from collections.abc import Iterator
 from itertools import count
 from os import getpid
@@ -9,11 +8,10 @@ from statistics import median
 import pytest
 from sqlalchemy import Engine, create_engine, text
 
-from flask_async_jobs import AsyncJobs, JobStatus
+from flask_async_jobs import JobRepository
 from tests.integration.history import CLAIMED, OPERATIONS, Store, console, fill, without_autovacuum
 from tests.integration.plans import explained
-from tests.integration.processes import running
-from tests.integration.stores import LEASE, RULES
+from tests.integration.stores import LEASE, RULES, claimed
 from tests.servers.postgres import Databases
 from tests.waiting import wait_until
 
@@ -60,24 +58,14 @@ def test_an_operation_looks_at_no_more_pages_with_a_hundred_times_the_history(
 
 
 def reports(engine: Engine, times: int) -> tuple[float, int]:
-    """Report progress so often in one handler, and return the share of HOT updates and the last percentage."""
-    jobs = AsyncJobs()
-    reported, go_on = threading.Event(), threading.Event()
-
-    def report(ctx) -> None:
-        for number in range(times):
-            assert ctx.progress(number * 100 // times)
-        reported.set()
-        go_on.wait(30)
-
-    jobs.register("long", report)
+    """Write progress so often, and return the share of HOT updates and the last percentage."""
+    repository = JobRepository(engine)
     before = updates(engine)
-    with running(jobs, engine):
-        submitted = jobs.submit("long")
-        assert reported.wait(60)
-        view = jobs.get(submitted.job_id)
-        go_on.set()
-        wait_until(lambda: jobs.get(submitted.job_id).status is JobStatus.COMPLETED)
+    claim = claimed(repository)
+    for number in range(times):
+        assert repository.progress(claim.job_id, claim.execution_token, number * 100 // times, LEASE)
+    view = repository.find(claim.job_id)
+    assert repository.complete(claim.job_id, claim.execution_token)
     engine.dispose()  # a session that ends hands in its statistics
     wait_until(lambda: updates(engine)[0] - before[0] >= times, 30, "the statistics")
     total, hot = (now - then for now, then in zip(updates(engine), before, strict=True))

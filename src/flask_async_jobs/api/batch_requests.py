@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 from uuid import UUID
 
 from flask import Request
 
 from flask_async_jobs import payloads
+from flask_async_jobs.api.pages import Pages
 from flask_async_jobs.api.problems import Problem, ProblemRaised
 from flask_async_jobs.api.requests import text_of
 from flask_async_jobs.batches import Item, accept_items
@@ -19,14 +19,10 @@ from flask_async_jobs.registry import Handler
 from flask_async_jobs.states import uuid_form
 
 BATCH_NOT_FOUND: Final = Problem("batch-not-found", "There is no such batch.")
-PAGE: Final = 25
-LONGEST_PAGE: Final = 100
+PAGES: Final = Pages(default=25, longest=100)
 LONGEST_BODY: Final = 64 * 1024 * 1024
 FRAME: Final = 2_048
 """Bytes that an item may have beside its payload: an escaped `itemId` of 128 characters, and the names."""
-
-_number: Final = re.compile(r"[0-9]{1,10}")
-_last_position: Final = 2**31 - 1
 
 
 def batch_id_of(text: str) -> UUID:
@@ -85,21 +81,3 @@ def _item(reader: JsonReader) -> Any:
     if reader.next() != "{":
         return reader.value()
     return {name: reader.text() if name == "payload" else reader.value() for name in reader.members()}
-
-
-def page_of(request: Request) -> tuple[int, int]:
-    """Return the position after which the page begins, and how many items it may have.
-
-    Raises:
-        ProblemRaised: `after` is no whole number from 0 to 2,147,483,647, or `limit` none from 1 to 100.
-    """
-    after, limit = request.args.get("after", "0"), request.args.get("limit", str(PAGE))
-    errors = {}
-    if not _number.fullmatch(after) or int(after) > _last_position:
-        errors["after"] = [f"Must be a whole number from 0 to {_last_position}."]
-    if not _number.fullmatch(limit) or not 1 <= int(limit) <= LONGEST_PAGE:
-        errors["limit"] = [f"Must be a whole number from 1 to {LONGEST_PAGE}."]
-    if errors:
-        detail = "The page cannot be found with these parameters."
-        raise ProblemRaised(Problem("invalid-parameters", detail, members={"errors": errors}))
-    return int(after), int(limit)

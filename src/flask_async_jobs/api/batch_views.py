@@ -8,7 +8,7 @@ from flask import Response, request
 
 from flask_async_jobs.api import batch_replies as replies
 from flask_async_jobs.api.batch_examples import ACCEPTED, CONFLICT, EVENTS, PAGE, SUMMARY
-from flask_async_jobs.api.batch_requests import BATCH_NOT_FOUND, batch_id_of, items_of, page_of
+from flask_async_jobs.api.batch_requests import BATCH_NOT_FOUND, PAGES, batch_id_of, items_of
 from flask_async_jobs.api.batch_schemas import (
     AsyncJobBatchAcceptedSchema,
     AsyncJobBatchConflictSchema,
@@ -16,12 +16,10 @@ from flask_async_jobs.api.batch_schemas import (
     AsyncJobBatchSchema,
 )
 from flask_async_jobs.api.boundary import answering, but_for_types, reply, stored_reply
-from flask_async_jobs.api.describe import JobsBlueprint, View
+from flask_async_jobs.api.describe import EXACTLY, JobsBlueprint, View
 from flask_async_jobs.api.headers import (
-    AFTER,
     BATCH_LOCATION,
     LAST_EVENT_ID,
-    LIMIT,
     NO_STORE,
     RETRY_AFTER,
     STREAM_HEADERS,
@@ -36,7 +34,6 @@ from flask_async_jobs.errors import InvalidIdempotencyKey
 from flask_async_jobs.states import BatchView, CancelResult
 
 NAME = "async_job_batches"
-_exactly = {"strict_slashes": False, "merge_slashes": False}
 
 
 def batches_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
@@ -44,7 +41,7 @@ def batches_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
     bp = JobsBlueprint(NAME, __name__, description="Batches of jobs: submit, follow, read the results, cancel.")
     answers = answering(lambda: service.settings.retry_after_seconds)
     submit = answers(_submission_view(bp, service))
-    bp.add_undocumented("/<type>", submit, endpoint="submit", methods=["POST"], **_exactly)
+    bp.add_undocumented("/<type>", submit, endpoint="submit", methods=["POST"], **EXACTLY)
     for add in (_add_summary, _add_items, _add_events, _add_cancelling):
         add(bp, service, answers)
     return bp, submit
@@ -103,14 +100,14 @@ def _add_summary(bp: JobsBlueprint, service: JobService, answers: Callable[[View
         return _summary(service, _found(service, batch_id))
 
     view = but_for_types(service.registry, answers(get_batch))
-    bp.route("/<batch_id>", endpoint="get_batch", methods=["GET"], **_exactly)(view)
+    bp.route("/<batch_id>", endpoint="get_batch", methods=["GET"], **EXACTLY)(view)
 
 
 def _add_items(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    @bp.route("/<batch_id>/items", methods=["GET"], **_exactly)
+    @bp.route("/<batch_id>/items", methods=["GET"], **EXACTLY)
     @answers
     @bp.answer(200, AsyncJobBatchPageSchema, example=PAGE, headers=NO_STORE)
-    @bp.asks(AFTER, LIMIT)
+    @bp.asks(*PAGES.parameters)
     @bp.problems("batch-not-found", "invalid-parameters")
     def get_items(batch_id: str) -> Response:
         """Read the items of a batch, page by page.
@@ -119,7 +116,7 @@ def _add_items(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
         is the `after` of the next page, and null on the last.
         """
         known = batch_id_of(batch_id)
-        after, limit = page_of(request)
+        after, limit = PAGES.asked(request)
         items = service.batch_items(known, after, limit + 1, service.reader_of_request())
         if items is None:
             raise ProblemRaised(BATCH_NOT_FOUND)
@@ -127,7 +124,7 @@ def _add_items(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
 
 
 def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    @bp.route("/<batch_id>/events", methods=["GET"], **_exactly)
+    @bp.route("/<batch_id>/events", methods=["GET"], **EXACTLY)
     @answers
     @bp.answer(
         200,
@@ -175,7 +172,7 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         raise ProblemRaised(Problem("already-terminal", "Every item has ended already.", members=members))
 
     view = but_for_types(service.registry, answers(cancel_batch))
-    bp.route("/<batch_id>", endpoint="cancel_batch", methods=["DELETE"], **_exactly)(view)
+    bp.route("/<batch_id>", endpoint="cancel_batch", methods=["DELETE"], **EXACTLY)(view)
 
 
 def _found(service: JobService, text: str) -> BatchView:

@@ -31,6 +31,9 @@ from flask_async_jobs.registry import Handler
 
 View = Callable[..., Any]
 
+EXACTLY: Final = {"strict_slashes": False, "merge_slashes": False}
+"""The options of every route: a path with a final slash is served or is 404, never redirected."""
+
 ANYWHERE: Final = ("owner-required", "not-found", "method-not-allowed", "storage-unavailable", "internal-error")
 """The problems that every route may answer with."""
 
@@ -74,7 +77,7 @@ class JobsBlueprint(Blueprint):  # type: ignore[misc]
         return decorate
 
     def asks(self, *parameters: dict[str, Any]) -> Callable[[View], View]:
-        """Document the headers that a view reads."""
+        """Document the headers and the parameters of the query that a view reads."""
 
         def decorate(view: View) -> View:
             _about(view)["manual_doc"] = {"parameters": list(parameters)}

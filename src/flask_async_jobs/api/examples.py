@@ -63,3 +63,12 @@ EVENTS: Final = (
     f'"percentComplete": null, "lastUpdatedAt": "2026-06-03T22:00:00Z"}}\n\n'
     f'event: complete\nid: 4\ndata: {{"jobId": "{_ID}", "lastUpdatedAt": "2026-06-03T22:00:09Z"}}\n\n'
 )
+LOG_PAGE: Final = {
+    "lines": [{"id": 1, "line": "1200 of 3000 rows", "at": "2026-06-03T22:00:07Z"}],
+    "nextAfter": 1,
+}
+LOG: Final = (
+    ': ok\nevent: progress\nid: 1\ndata: {"line": "1200 of 3000 rows", "at": "2026-06-03T22:00:07Z"}\n\n'
+    f'retry: 86400000\nevent: result\ndata: {{"jobId": "{_ID}", "jobType": "accounts", "status": "CANCELLED", …}}'
+    "\n\n"
+)

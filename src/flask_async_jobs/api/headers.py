@@ -9,9 +9,9 @@ def _answered(name: str, description: str, **schema: Any) -> dict[str, Any]:
     return {name: {"description": description, "schema": {"type": "string", **schema}}}
 
 
-def _asked(name: str, description: str, **schema: Any) -> dict[str, Any]:
+def _asked(name: str, description: str, where: str = "header", **schema: Any) -> dict[str, Any]:
     schema = {"type": "string", **schema}
-    return {"in": "header", "name": name, "description": description, "required": False, "schema": schema}
+    return {"in": where, "name": name, "description": description, "required": False, "schema": schema}
 
 
 NO_STORE: Final = _answered("Cache-Control", "`no-store`")
@@ -34,21 +34,19 @@ STREAM_HEADERS: Final = _answered("Cache-Control", "`no-store, no-transform`") |
 PREFER: Final = _asked("Prefer", "`wait=N`: hold the answer up to N seconds (RFC 7240).")
 IF_NONE_MATCH: Final = _asked("If-None-Match", "The `ETag` of the state that the client knows.")
 LAST_EVENT_ID: Final = _asked("Last-Event-ID", "The id of the last event that the client has seen.")
-AFTER: Final = {
-    "in": "query",
-    "name": "after",
-    "description": "Where the page begins: `nextAfter` of the one before.",
-    "required": False,
-    "schema": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1, "default": 0},
-}
-LIMIT: Final = {
-    "in": "query",
-    "name": "limit",
-    "description": "How many items the page may have.",
-    "required": False,
-    "schema": {"type": "integer", "minimum": 1, "maximum": 100, "default": 25},
-}
-_key: Final = {"minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
+LAST_EVENT_ID_QUERY: Final = _asked(
+    "lastEventId", "As `Last-Event-ID`, which wins; `0` asks for the whole log.", "query", pattern="^[0-9]{1,10}$"
+)
+AFTER: Final = _asked(
+    "after",
+    "Where the page begins: `nextAfter` of the one before.",
+    "query",
+    type="integer",
+    minimum=0,
+    maximum=2**31 - 1,
+    default=0,
+)
+_key: Final[dict[str, Any]] = {"minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
 BATCH_SUBMISSION_HEADERS: Final = [
     _asked(
         "Idempotency-Key",
@@ -63,3 +61,9 @@ SUBMISSION_HEADERS: Final = [
     _asked("Cache-Control", "`no-cache`: run, even if the work completed within the freshness window."),
     PREFER,
 ]
+
+
+def limit_of(default: int, most: int) -> dict[str, Any]:
+    """Return the parameter that says how many the page may have."""
+    description = "How many the page may have."
+    return _asked("limit", description, "query", type="integer", minimum=1, maximum=most, default=default)

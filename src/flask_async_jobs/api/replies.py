@@ -10,6 +10,7 @@ from werkzeug.http import http_date
 from flask_async_jobs.api.problems import Problem
 from flask_async_jobs.api.urls import JobUrls
 from flask_async_jobs.policy import JobPolicy
+from flask_async_jobs.records import LogEntry
 from flask_async_jobs.states import JobStatus, JobView
 
 _operation_words = {
@@ -60,6 +61,11 @@ def failure(job: JobView, urls: JobUrls) -> Problem:
     assert job.error is not None
     members = {"code": job.error.code, "jobId": str(job.job_id), "jobType": job.type, "jobStatus": job.status}
     return Problem("job-failed", job.error.detail, title=job.error.title, members=members | _common(job))
+
+
+def log_line(entry: LogEntry) -> dict[str, Any]:
+    """Return a line of the log without its number."""
+    return {"line": entry.line, "at": instant(entry.at)}
 
 
 def operation_body(job: JobView) -> dict[str, Any]:

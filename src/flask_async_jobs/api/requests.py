@@ -7,9 +7,10 @@ from uuid import UUID
 from flask import Request
 
 from flask_async_jobs.api.problems import Problem, ProblemRaised
+from flask_async_jobs.api.service import JobService
 from flask_async_jobs.errors import PayloadTooLarge
 from flask_async_jobs.registry import Handler
-from flask_async_jobs.states import uuid_form
+from flask_async_jobs.states import JobView, uuid_form
 from flask_async_jobs.submission import Payload, accept_payload, read_idempotency_key
 
 
@@ -25,6 +26,18 @@ def job_id_of(text: str) -> UUID:
 
 
 JOB_NOT_FOUND = Problem("job-not-found", "There is no such job.")
+
+
+def found(service: JobService, text: str) -> JobView:
+    """Return the job that a path names.
+
+    Raises:
+        ProblemRaised: There is none that the current request may see.
+    """
+    job = service.find(job_id_of(text), service.reader_of_request())
+    if job is None:
+        raise ProblemRaised(JOB_NOT_FOUND)
+    return job
 
 
 def idempotency_key_of(request: Request) -> str | None:

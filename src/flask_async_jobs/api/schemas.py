@@ -107,3 +107,24 @@ class AsyncJobOperationSchema(Schema):
     lastActionDateTime = fields.AwareDateTime(required=True)
     percentComplete = fields.Integer(required=True, allow_none=True)
     error = fields.Nested(AsyncJobOperationErrorSchema)
+
+
+class AsyncJobLogLineSchema(Schema):
+    """One line of a job's log."""
+
+    id = fields.Integer(required=True, metadata=_about("The number of the line, from 1.", minimum=1))
+    line = fields.String(required=True)
+    at = fields.AwareDateTime(required=True, metadata=_about("When it was written."))
+
+
+class AsyncJobLogSchema(Schema):
+    """A page of a job's log."""
+
+    lines = fields.List(fields.Nested(AsyncJobLogLineSchema), required=True)
+    nextAfter = fields.Integer(
+        required=True,
+        allow_none=True,
+        metadata=_about(
+            "The `after` of the next page; null once the job has ended and nothing is left.", minimum=0
+        ),
+    )

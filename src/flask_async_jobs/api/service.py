@@ -10,6 +10,7 @@ from uuid import UUID
 from flask_async_jobs.batches import BatchRequest, BatchSubmission
 from flask_async_jobs.config import Settings
 from flask_async_jobs.policy import JobPolicy
+from flask_async_jobs.records import LogEntry
 from flask_async_jobs.registry import HandlerRegistry
 from flask_async_jobs.states import AnyOwner, BatchItem, BatchView, CancelResult, JobView
 from flask_async_jobs.submission import Submission, WorkRequest
@@ -79,6 +80,10 @@ class JobService(Protocol):
 
     def result_of(self, job_id: UUID) -> str | None:
         """Return the stored result of a job as JSON text, or None."""
+        ...
+
+    def log_entries(self, job_id: UUID, after: int, most: int) -> list[LogEntry]:
+        """Return up to `most` lines of a job's log that come after line `after`."""
         ...
 
     def cancel(self, job_id: UUID, owner: str | AnyOwner) -> tuple[CancelResult, JobView | None]:

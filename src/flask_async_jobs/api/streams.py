@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic
 
@@ -14,6 +14,7 @@ from flask_async_jobs.api.problems import Problem, ProblemRaised
 from flask_async_jobs.api.results import locating
 from flask_async_jobs.api.service import JobService
 from flask_async_jobs.config import Settings
+from flask_async_jobs.errors import StorageUnavailable
 from flask_async_jobs.events import JobEvent, follow
 from flask_async_jobs.states import BatchView, JobView
 from flask_async_jobs.subscriptions import S, Subscription
@@ -23,12 +24,12 @@ HEADERS = {"Cache-Control": "no-store, no-transform", "X-Accel-Buffering": "no"}
 
 
 @dataclass(frozen=True)
-class _Feed(Generic[S]):
-    """What a stream is made of: how to take a place, how to read the state again, and its block."""
+class Feed(Generic[S]):
+    """What a stream is made of: how to take a place, how to read the state again, and its blocks."""
 
     subscribe: Callable[[], Subscription[S]]
     find: Callable[[], S | None]
-    encode: Callable[[S, int | None], str]
+    encode: Callable[[S, int | None], Iterable[str]]
 
 
 def events(service: JobService, job: JobView) -> Response:
@@ -38,41 +39,50 @@ def events(service: JobService, job: JobView) -> Response:
         ProblemRaised: As many streams follow the job, or are open in this process, as may.
     """
     locate = locating(service)
-    feed = _Feed(
+    feed = Feed(
         lambda: service.subscribe(job.job_id),
         lambda: service.find(job.job_id, service.reader_of_request()),
-        lambda state, retry: sse.encode_event(JobEvent.of(state), locate(state).result_url, retry=retry),
+        lambda state, retry: [sse.encode_event(JobEvent.of(state), locate(state).result_url, retry=retry)],
     )
     return _stream(service, job, feed)
 
 
 def batch_events(service: JobService, batch: BatchView) -> Response:
     """Return the stream of a batch; see `events`."""
-    feed = _Feed(
+    feed = Feed(
         lambda: service.subscribe_to_batch(batch.batch_id),
         lambda: service.find_batch(batch.batch_id, service.reader_of_request()),
-        lambda state, retry: sse.encode_batch(state, retry=retry),
+        lambda state, retry: [sse.encode_batch(state, retry=retry)],
     )
     return _stream(service, batch, feed)
 
 
-def _stream(service: JobService, known: S, feed: _Feed[S]) -> Response:
+def _stream(service: JobService, known: S, feed: Feed[S]) -> Response:
     if known.status.is_terminal and request.headers.get("Last-Event-ID", "").strip(" \t") == str(known.revision):
-        return _response(None, 204)
+        return stream_response(None, 204)
     if request.method == "HEAD":
-        return _response("", 200)
+        return stream_response("", 200)
+    return open_stream(service, known, feed)
+
+
+def open_stream(service: JobService, known: S, feed: Feed[S]) -> Response:
+    """Take a place and return the stream; `known` is the state if it can no longer be read.
+
+    Raises:
+        ProblemRaised: As many streams follow the same, or are open in this process, as may.
+    """
     subscription = _subscribed(service, feed)
     try:
         current = feed.find() or known
     except BaseException:
         subscription.close()
         raise
-    response = _response(_blocks(service.settings, subscription, current, feed), 200)
+    response = stream_response(_blocks(service.settings, subscription, current, feed), 200)
     response.call_on_close(subscription.close)
     return response
 
 
-def _subscribed(service: JobService, feed: _Feed[S]) -> Subscription[S]:
+def _subscribed(service: JobService, feed: Feed[S]) -> Subscription[S]:
     later = {"Retry-After": str(service.settings.retry_after_seconds)}
     try:
         return feed.subscribe()
@@ -82,7 +92,7 @@ def _subscribed(service: JobService, feed: _Feed[S]) -> Subscription[S]:
         raise ProblemRaised(Problem("too-many-streams", headers=later)) from None
 
 
-def _blocks(settings: Settings, subscription: Subscription[S], known: S, feed: _Feed[S]) -> Iterator[str]:
+def _blocks(settings: Settings, subscription: Subscription[S], known: S, feed: Feed[S]) -> Iterator[str]:
     """Give the bytes of a stream. The first comment lets the headers go out at once."""
     deadline = time.monotonic() + settings.retention.total_seconds()
     retry: int | None = sse.RETRY_MS
@@ -92,13 +102,16 @@ def _blocks(settings: Settings, subscription: Subscription[S], known: S, feed: _
             if state is None:
                 yield sse.COMMENT
                 continue
-            yield feed.encode(state, retry)
+            yield from feed.encode(state, retry)
             retry = None
+    except StorageUnavailable:
+        return  # what a block needs cannot be read, and no end is made up; the client comes back
     finally:
         subscription.close()
 
 
-def _response(body: Iterator[str] | str | None, status: int) -> Response:
+def stream_response(body: Iterator[str] | str | None, status: int) -> Response:
+    """Return a stream, or the answer without a body that stands for one."""
     response = Response(body, status, mimetype="text/event-stream", headers=HEADERS)
     response.automatically_set_content_length = False
     return response

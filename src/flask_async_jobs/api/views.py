@@ -9,7 +9,7 @@ from flask import Response, request
 from flask_async_jobs.api import replies
 from flask_async_jobs.api.answers import accepted, awaited, state_of, status
 from flask_async_jobs.api.boundary import answering, but_for_types, reply, stored_reply
-from flask_async_jobs.api.describe import JobsBlueprint, View
+from flask_async_jobs.api.describe import EXACTLY, JobsBlueprint, View
 from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, OPERATION
 from flask_async_jobs.api.headers import (
     APPLIED,
@@ -20,9 +20,11 @@ from flask_async_jobs.api.headers import (
     RETRY_AFTER,
     STREAM_HEADERS,
 )
+from flask_async_jobs.api.log_views import add_log
 from flask_async_jobs.api.problems import MEDIA_TYPE, Problem, ProblemRaised
 from flask_async_jobs.api.requests import (
     JOB_NOT_FOUND,
+    found,
     idempotency_key_of,
     job_id_of,
     payload_of,
@@ -38,11 +40,10 @@ from flask_async_jobs.api.service import JobService
 from flask_async_jobs.api.state_docs import tells_end, tells_state
 from flask_async_jobs.api.streams import events
 from flask_async_jobs.api.waiting import wait_of
-from flask_async_jobs.states import CancelResult, JobStatus, JobView
+from flask_async_jobs.states import CancelResult, JobStatus
 from flask_async_jobs.submission import WorkRequest
 
 NAME = "async_jobs"
-_exactly = {"strict_slashes": False, "merge_slashes": False}
 
 
 def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
@@ -50,8 +51,8 @@ def jobs_blueprint(service: JobService) -> tuple[JobsBlueprint, View]:
     bp = JobsBlueprint(NAME, __name__, description="Asynchronous jobs: submit, follow, cancel.")
     answers = answering(lambda: service.settings.retry_after_seconds)
     submit = answers(_submission_view(bp, service))
-    bp.add_undocumented("/<type>", submit, endpoint="submit", methods=["POST"], **_exactly)
-    for add in (_add_state, _add_events, _add_result, _add_operation, _add_cancelling):
+    bp.add_undocumented("/<type>", submit, endpoint="submit", methods=["POST"], **EXACTLY)
+    for add in (_add_state, _add_events, add_log, _add_result, _add_operation, _add_cancelling):
         add(bp, service, answers)
     return bp, submit
 
@@ -95,13 +96,6 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
     return tells_end(bp, submit)
 
 
-def _found(service: JobService, text: str) -> JobView:
-    job = service.find(job_id_of(text), service.reader_of_request())
-    if job is None:
-        raise ProblemRaised(JOB_NOT_FOUND)
-    return job
-
-
 def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
     def state(job_id: str) -> Response:
         """Ask for the state of a job.
@@ -112,16 +106,16 @@ def _add_state(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
         `Prefer: wait=N` holds the answer until the state has changed from that of `If-None-Match`, or from the
         current one.
         """
-        return state_of(service, _found(service, job_id))
+        return state_of(service, found(service, job_id))
 
     documented = answers(tells_state(bp, state))
-    bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **_exactly)(documented)
+    bp.route("/<job_id>/status", endpoint="get_status", methods=["GET"], **EXACTLY)(documented)
     served = but_for_types(service.registry, documented)
-    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **_exactly)(served)
+    bp.route("/<job_id>", endpoint="get_job", methods=["GET"], **EXACTLY)(served)
 
 
 def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    @bp.route("/<job_id>/events", methods=["GET"], **_exactly)
+    @bp.route("/<job_id>/events", methods=["GET"], **EXACTLY)
     @answers
     @bp.answer(
         200,
@@ -141,11 +135,11 @@ def _add_events(bp: JobsBlueprint, service: JobService, answers: Callable[[View]
         event is the revision: a reconnect whose `Last-Event-ID` is the id of the last event is answered 204, which
         stops an `EventSource`; any other gets the snapshot again.
         """
-        return events(service, _found(service, job_id))
+        return events(service, found(service, job_id))
 
 
 def _add_result(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    @bp.route("/<job_id>/result", methods=["GET"], **_exactly)
+    @bp.route("/<job_id>/result", methods=["GET"], **EXACTLY)
     @answers
     @bp.answer(200, {}, description="The result, a JSON value", example={"eligible": 1234}, headers=NO_STORE)
     @bp.answer(204, description="The job has no result", headers=NO_STORE)
@@ -156,7 +150,7 @@ def _add_result(bp: JobsBlueprint, service: JobService, answers: Callable[[View]
         What its handler returned, exactly as it was stored. Most jobs have none: their results stand in the
         application's own tables.
         """
-        job = _found(service, job_id)
+        job = found(service, job_id)
         if job.status is not JobStatus.COMPLETED:
             members = {"jobId": str(job.job_id), "jobStatus": job.status}
             raise ProblemRaised(Problem("not-completed", f"The job is {job.status}.", members=members))
@@ -164,7 +158,7 @@ def _add_result(bp: JobsBlueprint, service: JobService, answers: Callable[[View]
 
 
 def _add_operation(bp: JobsBlueprint, service: JobService, answers: Callable[[View], View]) -> None:
-    @bp.route("/<job_id>/operation", methods=["GET"], **_exactly)
+    @bp.route("/<job_id>/operation", methods=["GET"], **EXACTLY)
     @answers
     @bp.answer(200, AsyncJobOperationSchema, example=OPERATION, headers={**EXPIRES, **RETRY_AFTER, **NO_STORE})
     @bp.problems("job-not-found")
@@ -173,7 +167,7 @@ def _add_operation(bp: JobsBlueprint, service: JobService, answers: Callable[[Vi
 
         `status` is NotStarted, Running, Succeeded, Failed or Canceled, and the answer is 200 for each of them.
         """
-        job = _found(service, job_id)
+        job = found(service, job_id)
         return reply(replies.operation_body(job), 200, replies.status_headers(job, service.policy))
 
 
@@ -209,4 +203,4 @@ def _add_cancelling(bp: JobsBlueprint, service: JobService, answers: Callable[[V
         ("/<job_id>/cancel", "cancel_job_by_post", "POST"),
     ):
         served = but_for_types(service.registry, view) if rule == "/<job_id>" else view
-        bp.route(rule, endpoint=endpoint, methods=[method], **_exactly)(served)
+        bp.route(rule, endpoint=endpoint, methods=[method], **EXACTLY)(served)

@@ -100,6 +100,15 @@ def slow(ctx: JobContext, steps: dict[str, float]) -> None:
         PAUSE.wait(steps["every"])
 
 
+@handler("lines", payload_schema=Steps)
+def lines(ctx: JobContext, steps: dict[str, float]) -> None:
+    """Take n seconds, and log each `every` seconds."""
+    record(ctx)
+    start, number = time.monotonic(), 0
+    while time.monotonic() - start < steps["n"] and ctx.log(f"{ctx.attempt}:{(number := number + 1)}"):
+        PAUSE.wait(steps["every"])
+
+
 @handler("silent", payload_schema=Duration)
 def silent(ctx: JobContext, steps: dict[str, float]) -> None:
     """Take n seconds, and report nothing."""
