@@ -156,6 +156,7 @@ class BatchRepository:
         cancelled = self.database.run(statement, self._parameters(batch_id, owner))
         if cancelled:
             self._jobs.changed()
+            self._jobs.ended([row.id for row in cancelled])
         return len(cancelled)
 
     def purge(self, rules: Sequence[TypeRules], older_than: timedelta, limit: int) -> tuple[int, int]:

@@ -106,6 +106,7 @@ class Instance(Process):
         if session is not None:
             repository = repository.within(connection_of(session, self.engine))
             when_ended(session, self.changed)
+            when_ended(session, lambda: self.repository.ended([job_id]))
         if job := repository.cancel(job_id, owner):
             return CancelResult.CANCELLED, job
         job = repository.find(job_id, owner)

@@ -85,7 +85,7 @@ class Parts:
     @property
     def reports(self) -> Reports:
         """What writes the reports of attempts."""
-        return self._once("reports", lambda: Reports(self.log, self.settings.processing_lease))
+        return self._once("reports", self._new_reports)
 
     @property
     def submissions(self) -> Submissions:
@@ -144,6 +144,11 @@ class Parts:
             most_of_a_job=settings.sse_max_subscribers,
             pending=settings.sse_max_pending_events,
         )
+
+    def _new_reports(self) -> Reports:
+        reports = Reports(self.log, self.settings.processing_lease)
+        self.repository.ended = reports.note_ended
+        return reports
 
     def _new_recovery(self) -> Recovery:
         return Recovery(self.repository, self.registry.rules, self.settings, lambda: self.dispatcher)

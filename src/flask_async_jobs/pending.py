@@ -227,10 +227,10 @@ class Pending:
             _log.warning("job %s: what it reported could not be written for a lease, and is left out", self._job_id)
             self._forget()
 
-    # Waiting
-
     def _schedule(self) -> None:
         now = time.monotonic()
+        if self._reports.has_ended(self._job_id):
+            self._next = self._not_before = 0.0
         waits = now >= self._next and self._late_since is None
         if waits:
             self._next = now + INTERVAL

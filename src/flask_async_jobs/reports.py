@@ -9,9 +9,11 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Collection
 from datetime import timedelta
 from itertools import count
 from typing import Final, Protocol
+from uuid import UUID
 
 from flask_async_jobs.log import JobLog
 
@@ -20,6 +22,8 @@ AT_EXIT: Final = 1.0
 
 LINGER: Final = 5.0
 """Seconds without work after which the thread ends."""
+
+MOST_ENDED: Final = 1_000
 
 _all: weakref.WeakSet[Reports] = weakref.WeakSet()
 
@@ -60,6 +64,7 @@ class Reports:
         self._queue: list[tuple[float, int, Kept]] = []
         self._numbers = count()
         self._writing: Kept | None = None
+        self._ended: dict[UUID, None] = {}
         self._thread: threading.Thread | None = None
 
     def due(self, pending: Kept, when: float) -> bool:
@@ -73,6 +78,17 @@ class Reports:
                 heapq.heappush(self._queue, (when, next(self._numbers), pending))
                 self._changed.notify()
             return self._serve()
+
+    def note_ended(self, job_ids: Collection[UUID]) -> None:
+        """Let the next report on these jobs ask the database at once: they were taken from their attempts."""
+        for job_id in job_ids:
+            self._ended[job_id] = None
+        while len(self._ended) > MOST_ENDED:
+            self._ended.pop(next(iter(self._ended)), None)
+
+    def has_ended(self, job_id: UUID) -> bool:
+        """Return whether a job was noted to have ended, to the first who asks."""
+        return bool(self._ended) and self._ended.pop(job_id, self) is None
 
     def flush(self, at_most: float = AT_EXIT) -> None:
         """Write everything that is kept, in at most so many seconds, and wait until nothing is being written."""

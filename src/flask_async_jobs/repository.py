@@ -52,6 +52,7 @@ class JobRepository:
         schema: Where the tables stand, if not in the default schema.
         refused: How many writes of attempts were refused, because the attempt no longer was the running one.
         changed: Called after every write that took effect; must return at once.
+        ended: Called with the ids of jobs that were taken from their attempts; must return at once.
     """
 
     def __init__(self, engine: Engine, *, schema: str | None = None, clock: Clock | None = None) -> None:
@@ -61,19 +62,20 @@ class JobRepository:
         self.schema = schema
         self.refused = Tally()
         self.changed: Callable[[], None] = _nobody_listens
+        self.ended: Callable[[Collection[UUID]], None] = _nobody_listens
 
     def within(self, connection: Connection) -> Self:
         """Return this repository in the transaction of `connection`.
 
-        It commits nothing, and the errors of its methods are SQLAlchemy's own. `changed` is left to the caller, who
-        knows when the transaction has ended.
+        It commits nothing, and the errors of its methods are SQLAlchemy's own. `changed` and `ended` are left to
+        the caller, who knows when the transaction has ended.
         """
         return self.on(self.database.within(connection))
 
     def on(self, transaction: Database) -> Self:
         """Return this repository in a transaction; see `within`."""
         bound = copy(self)
-        bound.changed = _nobody_listens
+        bound.changed = bound.ended = _nobody_listens
         bound.database = transaction
         return bound
 
@@ -247,6 +249,7 @@ class JobRepository:
         failure = {"title_": error.title, "detail_": error.detail, "code_": error.code}
         parameters = {**self._attempt(claim.job_id, claim.execution_token), **failure}
         if self._told(self.database.run(self.statements.expire, parameters)):
+            self.ended([claim.job_id])
             return True
         return not self.is_running(claim.job_id, claim.execution_token)
 
@@ -291,6 +294,8 @@ class JobRepository:
         """Cancel an active job, whoever runs it. None: unknown, another owner's, or already terminal."""
         statement, parameters = self._scoped(self.statements.cancel, self.statements.cancel_owned, job_id, owner)
         rows = self._told(self.database.run(statement, parameters))
+        if rows:
+            self.ended([job_id])
         return view_of(rows[0]) if rows else None
 
     # Recovery
@@ -326,6 +331,7 @@ class JobRepository:
         """
         parameters = {"ids_": self.database.spelled(*job_ids), "types_": names(rules), "mine_": list(mine)}
         rows = self._told(self.database.run(self.statements.recover(rules), parameters, silences(rules, silent)))
+        self.ended([row.id for row in rows])
         return {row.id: JobStatus(row.status) for row in rows}
 
     def purge(self, rules: Sequence[TypeRules], older_than: timedelta, limit: int) -> int:
@@ -364,7 +370,7 @@ class JobRepository:
         return owned, {**parameters, "owner_": owner}
 
 
-def _nobody_listens() -> None:
+def _nobody_listens(*told: object) -> None:
     """Do nothing."""
 
 

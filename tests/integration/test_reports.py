@@ -7,19 +7,20 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine
 
-from flask_async_jobs import AsyncJobs, JobRepository, JobStatus, StorageUnavailable
+from flask_async_jobs import AsyncJobs, JobError, JobRepository, JobStatus, StorageUnavailable
 from flask_async_jobs.handlers import JobReporter
 from flask_async_jobs.log import JobLog
 from flask_async_jobs.pending import INTERVAL, PATIENCE
-from flask_async_jobs.reports import Reports
+from flask_async_jobs.reports import MOST_ENDED, Reports
 from tests.integration.counting import counted
 from tests.integration.processes import running
 from tests.integration.rivals import transaction
-from tests.integration.stores import LEASE, claimed, row
+from tests.integration.stores import LEASE, RULES, back_date, claimed, row
 from tests.waiting import wait_until
 
 MOST = 100_000
@@ -123,6 +124,28 @@ def test_a_refusal_is_told_within_half_a_second_and_ever_after(reporter, reports
     assert statements == []
     assert repository.refused.value == 1
     assert lines(reports, claim) == ["a"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "expire", "recover"])
+def test_what_this_process_ended_is_refused_at_once(reporter, reports, repository, claim, engine, end):
+    repository.ended = reports.note_ended
+    assert [reporter.log("a"), reporter.progress(1)] == [True, True]
+    match end:
+        case "cancel":
+            assert repository.cancel(claim.job_id)
+        case "expire":
+            assert repository.expire(claim, JobError.of("late"))
+        case "recover":
+            back_date(engine, claim.job_id, LEASE, "lease_expires_at")
+            assert repository.recover([claim.job_id], RULES, LEASE, [])
+    assert [reporter.progress(2), reporter.log("b")] == [False, False]
+    assert lines(reports, claim) == ["a"]
+
+
+def test_only_so_many_ended_jobs_are_remembered(reports):
+    ids = [uuid4() for _ in range(MOST_ENDED + 1)]
+    reports.note_ended(ids)
+    assert [reports.has_ended(each) for each in (ids[0], ids[1], ids[1], ids[-1])] == [False, True, False, True]
 
 
 def test_after_a_pause_a_refusal_is_told_at_once(reporter, repository, claim):
@@ -347,12 +370,13 @@ def test_where_no_thread_can_be_started_a_report_is_written_by_its_caller(report
 SCRIPT = """
 import sys
 from datetime import timedelta
+from uuid import uuid4
 from uuid import UUID
 from sqlalchemy import create_engine
 from flask_async_jobs import JobRepository
 from flask_async_jobs.handlers import JobReporter
 from flask_async_jobs.log import JobLog
-from flask_async_jobs.reports import Reports
+from flask_async_jobs.reports import MOST_ENDED, Reports
 
 url, job_id, token = sys.argv[1:]
 reports = Reports(JobLog(JobRepository(create_engine(url)), 1000), timedelta(seconds=30))
