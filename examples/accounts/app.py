@@ -41,4 +41,6 @@ def settings() -> dict[str, Any]:
         "SQLALCHEMY_DATABASE_URI": normalise(os.environ.get("DATABASE_URL") or DEFAULT_DATABASE),
         "ASYNC_JOBS_FRESHNESS_ENABLED": True,
         "ASYNC_JOBS_PROCESSING_CONCURRENCY_LIMIT": 8,
+        "ASYNC_JOBS_PROCESSING_LEASE": "PT5S",  # short, so that a killed demo goes on soon after its restart
+        "ASYNC_JOBS_RECOVERY_SCAN_INTERVAL": "PT2S",
     }

@@ -19,6 +19,7 @@ from examples.serving import run
 
 TAKE_ID = r"""sed -n 's/.*"jobId": *"\([^"]*\)".*/\1/p'"""
 BANNER = """
+The page     {url}/
 Swagger UI   {url}/docs/
 
 Make sure that the accounts are evaluated; the same key again gives the same job:

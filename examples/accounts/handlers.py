@@ -21,12 +21,13 @@ jobs = AsyncJobs()
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-@jobs.handler("accounts", freshness=timedelta(minutes=30), coalesce=True)
+@jobs.handler("accounts", freshness=timedelta(minutes=30), coalesce=True, max_attempts=3)
 def keep_accounts_evaluated(ctx: JobContext) -> None:
     """Make sure that every account is evaluated for the instant credit line.
 
     The outcome is read from `GET /accounts`. An evaluation that ended less than 30 minutes ago answers the
     request, and so does one that is running. `Cache-Control: no-cache` asks for a new one in the first case.
+    An evaluation whose process died is begun again.
     """
     reevaluate(db.session, lambda percent: ctx.progress(percent) and not ctx.is_cancelled)
 

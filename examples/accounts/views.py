@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from flask import Blueprint, Response, abort, jsonify, redirect, request
+from flask import Blueprint, Response, abort, current_app, jsonify, request
 from sqlalchemy import select
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import is_resource_modified
-from werkzeug.wrappers import Response as WerkzeugResponse
 
 from examples.accounts.handlers import jobs
 from examples.accounts.models import Account, Statement, as_utc, db
@@ -22,9 +21,9 @@ accounts = Blueprint("accounts", __name__)
 
 
 @accounts.get("/")
-def index() -> WerkzeugResponse:
-    """Send a visitor to the API's documentation."""
-    return redirect("/docs/")
+def index() -> Response:
+    """Return the page that submits the job `accounts` and follows it."""
+    return current_app.send_static_file("index.html")
 
 
 @accounts.get("/accounts")
