@@ -21,6 +21,7 @@ MIN_INCOME_CENTS = {"student": 30_000, "retail": 90_000, "business": 500_000, "p
 
 AnySession = Session | scoped_session[Any]
 KeepGoing = Callable[[int], bool]
+Tell = Callable[[str], object]
 Totals = tuple[int, int, int]
 NO_MOVEMENTS: Totals = (0, 0, 0)
 
@@ -73,12 +74,12 @@ def evaluate(profile: Profile, business_day: date) -> Verdict:
     return Verdict(eligible=refusal is None, reason=refusal or "all-conditions-met")
 
 
-def reevaluate(session: AnySession, keep_going: KeepGoing) -> int:
+def reevaluate(session: AnySession, keep_going: KeepGoing, tell: Tell = lambda _: None) -> int:
     """Evaluate every account, in batches of `BATCH_SIZE` by ascending id, each in a transaction of its own.
 
-    After each commit `keep_going` is told the percentage that is done. When it returns False the routine
-    stops there: the accounts up to that batch have the new outcome, the others keep the one they had, and no
-    batch is ever written in part.
+    After each commit `tell` is given a line about the batch, and `keep_going` the percentage that is done. When it
+    returns False the routine stops there: the accounts up to that batch have the new outcome, the others keep the
+    one they had, and no batch is ever written in part.
 
     Returns:
         How many accounts were evaluated.
@@ -86,8 +87,9 @@ def reevaluate(session: AnySession, keep_going: KeepGoing) -> int:
     run = begin(session)
     done = after = 0
     while page := read_page(session, after):
-        write_outcomes(session, run, page)
+        eligible = write_outcomes(session, run, page)
         session.commit()
+        tell(f"Accounts {page[0].id} to {page[-1].id}: {eligible} are eligible.")
         done += len(page)
         after = page[-1].id
         if not keep_going(percentage(done, run.total)):
@@ -133,12 +135,17 @@ def read_totals(session: AnySession, first: int, last: int, since: date) -> dict
     return {row[0]: (int(row[1]), int(row[2]), int(row[3])) for row in session.execute(statement)}
 
 
-def write_outcomes(session: AnySession, run: Run, page: Sequence[Any]) -> None:
-    """Write the outcome of one page with one `UPDATE`, executed for many rows at once; the caller commits."""
+def write_outcomes(session: AnySession, run: Run, page: Sequence[Any]) -> int:
+    """Write the outcome of one page with one `UPDATE`, executed for many rows at once; the caller commits.
+
+    Returns:
+        How many accounts of the page are eligible.
+    """
     totals = read_totals(session, page[0].id, page[-1].id, run.business_day - RECENT)
     outcomes = [outcome_of(run, account, totals.get(account.id, NO_MOVEMENTS)) for account in page]
     table = Account.__table__
     session.execute(update(table).where(table.c.id == bindparam("account_id")), outcomes)
+    return sum(outcome["eligible"] for outcome in outcomes)
 
 
 def outcome_of(run: Run, account: Any, totals: Totals) -> dict[str, Any]:

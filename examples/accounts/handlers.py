@@ -29,7 +29,8 @@ def keep_accounts_evaluated(ctx: JobContext) -> None:
     request, and so does one that is running. `Cache-Control: no-cache` asks for a new one in the first case.
     An evaluation whose process died is begun again.
     """
-    reevaluate(db.session, lambda percent: ctx.progress(percent) and not ctx.is_cancelled)
+    ctx.log(f"Attempt {ctx.attempt} begins.")
+    reevaluate(db.session, lambda percent: ctx.progress(percent) and not ctx.is_cancelled, ctx.log)
 
 
 @jobs.handler("accounts-audit")

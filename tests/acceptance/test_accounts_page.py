@@ -22,6 +22,7 @@ STATE = "document.getElementById('job').dataset.status"
 PERCENT = "document.getElementById('progress').value"
 LINK = "document.getElementById('link').dataset.link"
 CLICK = "document.getElementById('%s').click()"
+LINES = "[...document.querySelectorAll('#lines li')].map((line) => line.lastChild.textContent)"
 ROWS = "[...document.querySelectorAll('#accounts tr')].map((row) => row.cells[0].textContent)"
 LOCK = text("SELECT id FROM account WHERE id = 1001 FOR UPDATE")
 
@@ -45,6 +46,7 @@ def test_a_click_is_followed_to_the_outcome_and_a_reload_shows_it_again(
         until(page, f"{STATE} === 'COMPLETED'")
         until(page, f"{ROWS}.length === 5")
         assert page.evaluate(PERCENT) == 100
+        until(page, f"{LINES}.length === 5")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         eligible = demo.http.get("/accounts?eligible=true&limit=5").json()["accounts"]
         assert page.evaluate(ROWS) == [str(account["id"]) for account in eligible]
@@ -77,6 +79,12 @@ def test_the_bar_goes_on_to_the_end_over_a_killed_server(
         until(page, f"{STATE} === 'COMPLETED'")
         job_id = page.evaluate("location.hash.slice(1)")
         assert restarted.http.get(f"/jobs/{job_id}").json()["attempt"] == 2
+        lines = [line["line"] for line in restarted.http.get(f"/jobs/{job_id}/log").json()["lines"]]
+        until(page, f"{LINES}.length >= {len(lines)}")
+        assert page.evaluate(LINES) == lines
+        begun = [number for number, line in enumerate(lines) if line.startswith("Attempt")]
+        assert [lines[number] for number in begun] == ["Attempt 1 begins.", "Attempt 2 begins."]
+        assert len(lines[begun[1] :]) == 5
 
 
 def test_without_a_place_for_its_stream_the_page_polls(
@@ -87,7 +95,7 @@ def test_without_a_place_for_its_stream_the_page_polls(
         places = at_once([partial(opened, accepted["eventsUrl"])] * SUBSCRIBERS)
         with browser.open(f"{demo.http.base_url}/#{accepted['jobId']}") as page:
             until(page, f"{LINK} === 'polling'")
-            until(page, f"{PERCENT} === 50")
+            until(page, f"{PERCENT} === 50 && {LINES}.length === 3")
             page.evaluate(CLICK % "cancel")
             until(page, f"{STATE} === 'CANCELLED'")
     for place in places:

@@ -1,4 +1,4 @@
-// Submits the job, follows it by its event stream, and polls where the stream is refused. The job's id is the
+// Submits the job, follows it by its event stream and its log, and polls where a stream is refused. The job's id is the
 // fragment of the address, so that a reload or a second window goes on with the same job.
 
 const TERMINAL = { complete: "COMPLETED", failed: "FAILED", cancelled: "CANCELLED" };
@@ -14,13 +14,14 @@ const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((elem
 const pause = (seconds) => new Promise((go) => setTimeout(go, 1000 * seconds));
 const retryAfter = (answer) => Number(answer?.headers.get("Retry-After")) || 5;
 
-/** The run that the page shows: each begins by ending the one before. */
+/** The run that the page shows. */
 let current = null;
 
 class Run {
   constructor(id) {
     this.id = id;
     this.isOver = false;
+    this.lastLine = 0;
     this.sources = [];
   }
 
@@ -34,10 +35,18 @@ class Run {
     const ended = (event) => this.end({ ...JSON.parse(event.data), status: TERMINAL[event.type] });
     const listeners = { status: told, progress: told };
     for (const name of Object.keys(TERMINAL)) listeners[name] = ended;
-    const source = this.listen(`jobs/${this.id}/events`, listeners, () => this.poll());
-    source.addEventListener("error", () => {
-      if (source.readyState === EventSource.CONNECTING) tell("reconnecting");
+    this.events = this.listen(`jobs/${this.id}/events`, listeners, () => this.poll());
+    this.events.addEventListener("error", () => {
+      if (this.events.readyState === EventSource.CONNECTING) tell("reconnecting");
     });
+    this.followLog();
+  }
+
+  /** From the first line. A browser that reconnects sends the id of the last line that it has. */
+  followLog() {
+    const url = `jobs/${this.id}/log?lastEventId=0`;
+    const line = (event) => this.addLine({ id: event.lastEventId, ...JSON.parse(event.data) });
+    this.listen(url, { progress: line, result: (event) => event.target.close() }, () => this.readLog());
   }
 
   /** Open a stream. A browser reconnects by itself; CLOSED means that it was refused: 404, 429, 503. */
@@ -46,16 +55,16 @@ class Run {
     this.sources.push(source);
     for (const [name, listener] of Object.entries(listeners)) source.addEventListener(name, listener);
     source.addEventListener("error", () => {
-      if (source.readyState === EventSource.CLOSED && !this.isOver) refused();
+      if (source.readyState === EventSource.CLOSED) refused();
     });
     return source;
   }
 
   /** Ask for the status, as often as the server wants to be asked. */
   async poll() {
-    while (!this.isOver) {
+    while (!this.isOver && this === current) {
       const answer = await fetch(`jobs/${this.id}/status`).catch(() => null);
-      if (this.isOver) return;
+      if (this.isOver || this !== current) return;
       if (answer?.status === 404) return this.end({ status: "FAILED", title: "There is no such job." });
       if (answer?.ok || answer?.status === 422) {
         const body = await answer.json();
@@ -69,32 +78,59 @@ class Run {
     }
   }
 
+  /** Read the log in pages, until the job has ended and nothing is left. */
+  async readLog() {
+    while (this === current) {
+      const url = `jobs/${this.id}/log?after=${this.lastLine}`;
+      const answer = await fetch(url, { headers: { Accept: "application/json" } }).catch(() => null);
+      if (this !== current || answer?.status === 404) return;
+      const { lines, nextAfter } = answer?.ok ? await answer.json() : { lines: [] };
+      for (const line of lines) this.addLine(line);
+      if (nextAfter === null) return;
+      if (!lines.length) await pause(retryAfter(answer));
+    }
+  }
+
+  addLine({ id, line, at }) {
+    const isAtEnd = page.lines.scrollTop + page.lines.clientHeight >= page.lines.scrollHeight - 4;
+    const item = document.createElement("li");
+    const time = document.createElement("time");
+    time.dateTime = at;
+    time.textContent = new Date(at).toLocaleTimeString("en-GB");
+    item.append(time, line);
+    page.lines.append(item);
+    page.log.hidden = false;
+    this.lastLine = Number(id);
+    if (isAtEnd) page.lines.scrollTop = page.lines.scrollHeight;
+  }
+
   async cancel() {
     page.cancel.disabled = true;
     const answer = await fetch(`jobs/${this.id}`, { method: "DELETE" }).catch(() => null);
+    if (this !== current) return;
     if (answer?.status === 202) this.end(await answer.json());
     else if (answer?.status !== 409) page.cancel.disabled = false; // 409: it has just ended, and that is told
   }
 
   end(state) {
-    this.leave();
+    this.isOver = true;
+    this.events.close(); // the log goes on to its last line
     tell("");
     show(state.status === "COMPLETED" ? { ...state, percentComplete: 100 } : state);
     if (state.status === "COMPLETED") showOutcome();
   }
 
   leave() {
-    this.isOver = true;
     for (const source of this.sources) source.close();
   }
 }
 
 function follow(id) {
-  if (current?.id === id && !current.isOver) return;
   current?.leave();
   current = null;
   page.job.hidden = !id;
-  page.outcome.hidden = true;
+  page.log.hidden = page.outcome.hidden = true;
+  page.lines.replaceChildren();
   if (!id) return;
   current = new Run(id);
   current.follow();
@@ -114,7 +150,6 @@ async function submit() {
   page.submit.disabled = false;
   const body = await answer.json();
   if (answer.status !== 202) return alert(body.title);
-  current?.leave();
   history.replaceState(null, "", `#${body.jobId}`);
   follow(body.jobId);
 }
