@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,29 +30,13 @@ from flask_async_jobs.column_types import Identifier, Instant
 from flask_async_jobs.connections import LONGEST_WAIT, Gate
 from flask_async_jobs.errors import ConfigurationError, StorageUnavailable
 from flask_async_jobs.impatience import impatient, prepare
+from flask_async_jobs.outages import UNAVAILABLE, Outages
 from flask_async_jobs.watchdog import Watchdog
 
 Clock = Callable[[], datetime]
 """A callable that gives the current instant, aware."""
 
 STALE_LIMIT: Final = 1.0
-CALM: Final = 1.0
-"""Seconds without a failure after which the next one is told again."""
-
-UPGRADE: Final = "flask async-jobs db upgrade"
-
-_log = logging.getLogger("flask_async_jobs")
-_unavailable = (
-    exc.OperationalError,
-    exc.InterfaceError,
-    exc.InternalError,
-    exc.NotSupportedError,  # a cached plan whose result type has changed
-    exc.ProgrammingError,
-    exc.TimeoutError,
-    exc.DisconnectionError,
-    exc.PendingRollbackError,
-)
-_outdated_states = {"42P01", "42703", "3F000"}
 
 
 class Database:
@@ -73,12 +56,9 @@ class Database:
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
         # The lock is taken before the count is read, which has to see what was committed until then.
-        self._committed = (
-            engine.execution_options(isolation_level="READ COMMITTED") if not self.is_sqlite else engine
-        )
+        self._committed = engine if self.is_sqlite else engine.execution_options(isolation_level="READ COMMITTED")
         self._clock = clock or (_system_clock if self.is_sqlite else None)
-        self._trouble: str | None = None
-        self._troubled_at = 0.0
+        self._outages = Outages()
         self.gate = Gate(engine)
         self._watchdog = Watchdog()
         prepare(engine)
@@ -148,12 +128,10 @@ class Database:
                 if time.monotonic() - begun > STALE_LIMIT:
                     raise
                 rows = self._execute(statement, bound)
-        except _unavailable as error:
-            self._report(error)
+        except UNAVAILABLE as error:
+            self._outages.note(error)
             raise StorageUnavailable("the database cannot be asked at the moment") from error
-        if self._trouble is not None and time.monotonic() - self._troubled_at > CALM:
-            self._trouble = None
-            _log.info("the database answers again")
+        self._outages.note_answer()
         return rows
 
     def _execute(self, statement: Executable, bound: Mapping[str, Any]) -> Sequence[Row[Any]]:
@@ -206,8 +184,8 @@ class Database:
                 transaction = _Within(self, connection, self._clock)
                 transaction.lock(locks)
                 yield transaction
-        except _unavailable as error:
-            self._report(error)
+        except UNAVAILABLE as error:
+            self._outages.note(error)
             raise StorageUnavailable("the database cannot be asked at the moment") from error
 
     def within(self, connection: Connection) -> Database:
@@ -227,22 +205,6 @@ class Database:
             bound["now_"] = now = self._clock()
             bound.update((name, now + duration) for name, duration in (durations or {}).items())
         return bound
-
-    def _report(self, error: exc.SQLAlchemyError) -> None:
-        trouble = "tables" if _lacks_tables(error) else "connection"
-        self._troubled_at = time.monotonic()
-        if self._trouble == trouble:
-            return
-        self._trouble = trouble
-        if trouble == "tables":
-            _log.error(
-                "the tables of flask-async-jobs are missing or older than the library: run '%s' "
-                "(or 'alembic upgrade heads', if the application's migrations include the library's)",
-                UPGRADE,
-            )
-        else:
-            cause = getattr(error, "orig", None) or error
-            _log.error("the database cannot be asked: %s", str(cause).strip().split("\n", 1)[0])
 
 
 class _Within(Database):
@@ -281,13 +243,6 @@ class _Within(Database):
         """Take the locks until the transaction ends."""
         for lock in () if self.is_sqlite else locks:
             self._connection.execute(select(func.pg_advisory_xact_lock(lock)))
-
-
-def _lacks_tables(error: exc.SQLAlchemyError) -> bool:
-    cause = getattr(error, "orig", None)
-    if getattr(cause, "sqlstate", None) in _outdated_states:
-        return True
-    return str(cause).startswith(("no such table", "no such column", "table async_jobs has no column"))
 
 
 def _system_clock() -> datetime:

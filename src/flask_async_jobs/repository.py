@@ -6,39 +6,25 @@ does not come back means: refused, and nothing was changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from copy import copy
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Executable, Row
+from sqlalchemy import Row
 
-from flask_async_jobs.caps import limits_of, locks_of
-from flask_async_jobs.database import Clock, Database
-from flask_async_jobs.models import jobs_table, log_table
-from flask_async_jobs.records import Cap, Claim, Count, NewJob, Stored, Tally, TypeRules, claim_of, names, view_of
-from flask_async_jobs.statements import Statements
+from flask_async_jobs.database import Database
+from flask_async_jobs.records import Claim, TypeRules, claim_of, names, view_of
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
+from flask_async_jobs.store_reading import ReadingStore
+from flask_async_jobs.store_submissions import SubmissionStore
 from flask_async_jobs.upkeep import silences
 
 REPORT_LIMIT: Final = 0.9
 """Seconds that a report may wait for a connection."""
 
 
-_inserted: Final = [
-    "type",
-    "owner",
-    "work_key",
-    "fingerprint",
-    "coalescing_key",
-    "idempotency_key",
-    "payload",
-    "run_at",
-]
-
-
-class JobRepository:
+class JobRepository(SubmissionStore, ReadingStore):
     """Every read and write of jobs. Safe to share between threads; holds a connection only during a statement.
 
     Each method raises `StorageUnavailable` when the database cannot be asked.
@@ -54,126 +40,6 @@ class JobRepository:
         changed: Called after every write that took effect; must return at once.
         ended: Called with the ids of jobs that were taken from their attempts; must return at once.
     """
-
-    def __init__(self, engine: Engine, *, schema: str | None = None, clock: Clock | None = None) -> None:
-        self.database = Database(engine, clock)
-        self.statements = Statements(self.database, jobs_table(schema), log_table(schema))
-        self._capped: dict[tuple[str, ...], Any] = {}
-        self.schema = schema
-        self.refused = Tally()
-        self.changed: Callable[[], None] = _nobody_listens
-        self.ended: Callable[[Collection[UUID]], None] = _nobody_listens
-
-    def within(self, connection: Connection) -> Self:
-        """Return this repository in the transaction of `connection`.
-
-        It commits nothing, and the errors of its methods are SQLAlchemy's own. `changed` and `ended` are left to
-        the caller, who knows when the transaction has ended.
-        """
-        return self.on(self.database.within(connection))
-
-    def on(self, transaction: Database) -> Self:
-        """Return this repository in a transaction; see `within`."""
-        bound = copy(self)
-        bound.changed = bound.ended = _nobody_listens
-        bound.database = transaction
-        return bound
-
-    # Submission
-
-    def insert(self, new: NewJob, caps: Sequence[Cap] = ()) -> JobView | None:
-        """Store a submission as a PENDING job.
-
-        Args:
-            new: The submission.
-            caps: How many jobs may be active; exact, however many submissions there are at once.
-
-        Returns:
-            The job, or None if it was refused: the idempotency key is taken, an active job has the coalescing key,
-            or a cap is reached. Nothing is stored then.
-        """
-        parameters = _bound(new)
-        if caps:
-            rows = self._insert_capped(new, caps, parameters)
-        else:
-            rows = self.database.run(self.statements.insert, parameters)
-        return view_of(rows[0]) if rows else None
-
-    def insert_or_raise(self, new: NewJob) -> JobView:
-        """Store a submission, and let the violation of whatever constraint refuses it surface as itself."""
-        return view_of(self.database.run(self.statements.insert_or_raise, _bound(new))[0])
-
-    def _insert_capped(self, new: NewJob, caps: Sequence[Cap], parameters: dict[str, Any]) -> Sequence[Row[Any]]:
-        """Count and insert under a lock for each scope; always in the same order, so that none waits in a ring."""
-        scopes = tuple(cap.scope for cap in caps)
-        if scopes not in self._capped:
-            self._capped[scopes] = self.statements.capped_insert(caps)
-        locks = locks_of(caps, self.schema, new.type, new.owner)
-        return self.database.run_locked(locks, self._capped[scopes], {**parameters, **limits_of(caps)})
-
-    def find_by_key(self, owner: str, idempotency_key: str) -> Stored | None:
-        """Return the job that this key of this owner created."""
-        return self._stored(self.statements.by_key, {"owner_": owner, "key_": idempotency_key})
-
-    def find_fresh(self, work_key: str, window: timedelta) -> Stored | None:
-        """Return the newest COMPLETED job of this work that completed less than `window` ago."""
-        return self._stored(self.statements.fresh, {"work_": work_key}, {"since_": -window})
-
-    def find_in_flight(self, coalescing_key: str) -> Stored | None:
-        """Return the active job that holds this key."""
-        return self._stored(self.statements.in_flight, {"key_": coalescing_key})
-
-    def last_completed_at(self, work_key: str) -> datetime | None:
-        """Return when this work last completed, or None."""
-        instant: datetime | None = self.database.run(self.statements.last_completed, {"work_": work_key})[0][0]
-        return instant
-
-    def _stored(
-        self, query: Executable, parameters: dict[str, Any], durations: dict[str, timedelta] | None = None
-    ) -> Stored | None:
-        rows = self.database.run(query, parameters, durations)
-        return Stored(view_of(rows[0]), rows[0][-1]) if rows else None
-
-    # Reading
-
-    def find(self, job_id: UUID, owner: str | AnyOwner = ANY_OWNER) -> JobView | None:
-        """Return the job with neither payload nor result, or None if it is unknown or another owner's."""
-        statement, parameters = self._scoped(self.statements.by_id, self.statements.by_id_and_owner, job_id, owner)
-        rows = self.database.run(statement, parameters)
-        return view_of(rows[0]) if rows else None
-
-    def find_all(self, job_ids: Collection[UUID]) -> dict[UUID, JobView]:
-        """Return those of these jobs that there are, in one statement."""
-        rows = self.database.run(self.statements.by_id, {"ids_": self.database.spelled(*job_ids)})
-        return {job.job_id: job for job in map(view_of, rows)}
-
-    def result_of(self, job_id: UUID) -> str | None:
-        """Return the stored result as JSON text, or None."""
-        rows = self.database.run(self.statements.result, {"ids_": self.database.spelled(job_id)})
-        text: str | None = rows[0][0] if rows else None
-        return text
-
-    def is_running(self, job_id: UUID, execution_token: UUID | None) -> bool:
-        """Return whether this attempt is still the running one; without a token, whether any is."""
-        running = self.statements.running[execution_token is not None]
-        return bool(self.database.run(running, self._attempt(job_id, execution_token)))
-
-    def newest(
-        self, limit: int, *, type: str | None = None, status: JobStatus | None = None, after: UUID | None = None
-    ) -> list[JobView]:
-        """Return up to `limit` jobs, the newest first, those that are older than the job `after`."""
-        parameters: dict[str, Any] = {"most_": limit}
-        if type is not None:
-            parameters["type_"] = type
-        if after is not None:
-            parameters["ids_"] = self.database.spelled(after)
-        rows = self.database.run(self.statements.listing(type, status, after), parameters)
-        return [view_of(row) for row in rows]
-
-    def counts(self) -> list[Count]:
-        """Return how many jobs there are of each type and status. Reads the whole table."""
-        rows: Sequence[Sequence[Any]] = self.database.run(self.statements.counts())
-        return [Count(type, status, jobs, now - oldest) for type, status, jobs, oldest, now in rows]
 
     # Claims
 
@@ -210,19 +76,6 @@ class JobRepository:
         """
         parameters = {**self._attempt(job_id, execution_token), "uncounted_": 0 if counted else 1}
         return bool(self._fenced(self.statements.retry, parameters, {"delay_": delay}))
-
-    def _fenced(
-        self, statement: Executable, parameters: dict[str, Any], durations: dict[str, timedelta] | None = None
-    ) -> Sequence[Row[Any]]:
-        rows = self.database.run(statement, parameters, durations)
-        if not rows:
-            self.refused.add()
-        return self._told(rows)
-
-    def _told(self, rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
-        if rows:
-            self.changed()
-        return rows
 
     # Reports of the running attempt
 
@@ -354,25 +207,3 @@ class JobRepository:
         """
         if ids := [row.id for row in removed if row.log_lines and row.id is not None]:
             transaction.run(self.statements.remove_lines, {"ids_": transaction.spelled(*ids)})
-
-    def _attempt(self, job_id: UUID, execution_token: UUID | None) -> dict[str, Any]:
-        parameters: dict[str, Any] = {"ids_": self.database.spelled(job_id)}
-        if execution_token is not None:
-            parameters["tokens_"] = self.database.spelled(execution_token)
-        return parameters
-
-    def _scoped(
-        self, anyone: Executable, owned: Executable, job_id: UUID, owner: str | AnyOwner
-    ) -> tuple[Executable, dict[str, Any]]:
-        parameters: dict[str, Any] = {"ids_": self.database.spelled(job_id)}
-        if isinstance(owner, AnyOwner):
-            return anyone, parameters
-        return owned, {**parameters, "owner_": owner}
-
-
-def _nobody_listens(*told: object) -> None:
-    """Do nothing."""
-
-
-def _bound(new: NewJob) -> dict[str, Any]:
-    return {f"{name}_": getattr(new, name) for name in _inserted} | {"id_": new.job_id}
