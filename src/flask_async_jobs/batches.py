@@ -84,8 +84,12 @@ def accept_items(handler: Handler, items: Any, text_of: Callable[[Any], str], se
     places: dict[str, int] = {}
     for index, item in enumerate(items):
         wrong = _errors_of(item, places, index)
-        payload = None if "_schema" in wrong else _payload(handler, item, text_of, settings, index, wrong)
-        if wrong or payload is None:
+        if "_schema" not in wrong:
+            try:
+                payload = _payload(handler, item, text_of, settings.payload_max_bytes)
+            except InvalidPayload as error:
+                wrong["payload"] = _messages(error, index)
+        if wrong:
             errors[index] = wrong
         else:
             accepted.append(Item(item["itemId"], payload))
@@ -119,26 +123,19 @@ def _errors_of(item: Any, places: dict[str, int], index: int) -> Errors:
     return errors
 
 
-def _payload(
-    handler: Handler,
-    item: Mapping[str, Any],
-    text_of: Callable[[Any], str],
-    settings: Settings,
-    index: int,
-    errors: Errors,
-) -> Payload | None:
-    """Return the payload as it was accepted, or None with what is wrong with it in `errors`."""
-    try:
-        text = text_of(item["payload"]) if "payload" in item else payloads.EMPTY
-        return accept_payload(handler, text, settings.payload_max_bytes)
-    except UnwantedPayload:
-        errors["payload"] = ["The type takes no payload: leave it out, or send {}."]
-    except InvalidPayload as error:
-        if error.errors is None:
-            error.args = (f"item {index}: {error}",)
-            raise
-        errors["payload"] = error.errors
-    return None
+def _payload(handler: Handler, item: Mapping[str, Any], text_of: Callable[[Any], str], limit: int) -> Payload:
+    text = text_of(item["payload"]) if "payload" in item else payloads.EMPTY
+    return accept_payload(handler, text, limit)
+
+
+def _messages(error: InvalidPayload, index: int) -> Any:
+    """Return what is wrong with the payload of an item; an error that is no message of a field is raised again."""
+    if isinstance(error, UnwantedPayload):
+        return ["The type takes no payload: leave it out, or send {}."]
+    if error.errors is not None:
+        return error.errors
+    error.args = (f"item {index}: {error}",)
+    raise error
 
 
 class Batches:
