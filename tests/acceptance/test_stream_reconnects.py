@@ -2,6 +2,7 @@
 
 import json
 import time
+from statistics import median
 
 import pytest
 
@@ -67,11 +68,13 @@ def test_browsers_that_never_close_stop_by_themselves_and_a_restart_multiplies_n
 def test_one_who_has_seen_the_end_is_told_so_within_100_ms(served: Consumer) -> None:
     url = ended(served)
     id = last_id(served, url)
+    seconds = []
     for _ in range(20):
         start = time.monotonic()
         answer = served.http.get(url, headers={"Last-Event-ID": id})
+        seconds.append(time.monotonic() - start)
         assert (answer.status_code, answer.content) == (204, b"")
-        assert time.monotonic() - start < 0.1
+    assert median(seconds) < 0.1
 
 
 @pytest.mark.parametrize("said", NONSENSE, ids=lambda said: repr(said[:24]))
