@@ -81,14 +81,17 @@ class Reports:
 
     def note_ended(self, job_ids: Collection[UUID]) -> None:
         """Let the next report on these jobs ask the database at once: they were taken from their attempts."""
-        for job_id in job_ids:
-            self._ended[job_id] = None
-        while len(self._ended) > MOST_ENDED:
-            self._ended.pop(next(iter(self._ended)), None)
+        with self._changed:
+            self._ended.update(dict.fromkeys(job_ids))
+            for _ in range(len(self._ended) - MOST_ENDED):
+                del self._ended[next(iter(self._ended))]
 
     def has_ended(self, job_id: UUID) -> bool:
         """Return whether a job was noted to have ended, to the first who asks."""
-        return bool(self._ended) and self._ended.pop(job_id, self) is None
+        if not self._ended:
+            return False
+        with self._changed:
+            return self._ended.pop(job_id, self) is None
 
     def flush(self, at_most: float = AT_EXIT) -> None:
         """Write everything that is kept, in at most so many seconds, and wait until nothing is being written."""
