@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -54,8 +54,7 @@ class Notifier:
         self._sent_at = 0.0
         self._stopped = threading.Event()
         self._watchdog = Watchdog()
-        self._waker, self._woken = socket.socketpair()
-        self._waker.setblocking(False)
+        self._waker: socket.socket | None = None
         self._thread = threading.Thread(target=self._run, name="async-jobs-notifications", daemon=True)
 
     def start(self) -> None:
@@ -66,7 +65,8 @@ class Notifier:
         """Hang up; a statement that is under way gets a second to end."""
         self._stopped.set()
         self._wake()
-        self._thread.join(STOP_TIMEOUT)
+        if self._thread.is_alive():
+            self._thread.join(STOP_TIMEOUT)
 
     def tell(self, what: str) -> None:
         """Tell the other processes, at the latest after `GAP`. Returns at once."""
@@ -77,24 +77,22 @@ class Notifier:
         self._wake()
 
     def _wake(self) -> None:
-        try:
-            self._waker.send(b".")
-        except OSError:  # it is full, so that the thread is being woken, or closed
-            return
+        if self._waker is not None:
+            with suppress(OSError):  # it is full, so that the thread is being woken, or closed
+                self._waker.send(b".")
 
     def _run(self) -> None:
-        try:
+        self._waker, woken = socket.socketpair()
+        self._waker.setblocking(False)
+        with self._waker, woken:
             while not self._stopped.is_set():
                 try:
-                    self._converse()
+                    self._converse(woken)
                 except Exception as error:
                     _log.debug("no notifications for the moment: %s", error)
                     self._stopped.wait(AGAIN)
-        finally:
-            self._waker.close()
-            self._woken.close()
 
-    def _converse(self) -> None:
+    def _converse(self, woken: socket.socket) -> None:
         with self._own_connection() as connection, selectors.DefaultSelector() as selector:
             if connection.prepare_threshold is None:
                 self._stopped.set()
@@ -104,11 +102,11 @@ class Notifier:
                 connection.execute(f'LISTEN "{self._channel}"')
             self._heard(CHANGED)  # what was told before this moment was not heard
             selector.register(connection.fileno(), selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
+            selector.register(woken, selectors.EVENT_READ)
             while not self._stopped.is_set():
                 ready = {key.fileobj for key, _ in selector.select(self._pause())}
-                if self._woken in ready:
-                    self._woken.recv(4096)
+                if woken in ready:
+                    woken.recv(4096)
                 if connection.fileno() in ready:
                     self._receive(connection.pgconn)
                 if self._pause() == 0:
