@@ -57,7 +57,7 @@ def test_a_type_that_has_to_report_is_started_again_when_silent_and_the_late_att
 
 
 def test_an_orphan_of_yesterday_is_started_once_more_and_not_again_and_again(consumer: Consumer) -> None:
-    orphan = consumer.store.add_abandoned("slow", {"n": 3, "every": 0.3})
+    orphan = consumer.store.add_abandoned("slow", {"n": 12, "every": 0.3})
     for _ in range(2):
         consumer.serve("--threads", "2", HANDLERS={"slow": {"max_attempts": 2}}, **SHORT_LEASE)
         consumer.processes(1)
