@@ -247,6 +247,7 @@ def test_the_problems_of_other_paths_are_in_the_document(site: Site, slug: str) 
     assert f'"{URN}{slug}"' in site.get(DOCUMENT).text
 
 
+@pytest.mark.timeout(300)
 def test_schemathesis_finds_nothing(site: Site) -> None:
     schema = schemathesis.openapi.from_wsgi(DOCUMENT, site.app)
     for result in schema.get_all_operations():
