@@ -44,6 +44,7 @@ MOST_ROWS = {
     "sweep": RUNNING + CLAIMED + FOUND,
     "purge": 2 * PURGED,
 }
+ON_SQLITE = [name for name in OPERATIONS if name != "report"]  # which begins with a statement that takes the turn
 numbers = count(1)
 
 
@@ -110,7 +111,7 @@ def small(request, sqlite_template, tmp_path_factory) -> Iterator[Store]:
     store.engine.dispose()
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("operation", ON_SQLITE)
 def test_on_sqlite_no_operation_reads_the_whole_table(small: Store, operation: str) -> None:
     wanted = small.sent(operation)
     with small.engine.connect() as connection:
