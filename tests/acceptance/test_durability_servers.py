@@ -35,6 +35,7 @@ listen_port = {port}
 unix_socket_dir =
 auth_type = any
 pool_mode = session
+server_lifetime = 0
 default_pool_size = 100
 client_tls_sslmode = require
 client_tls_key_file = {key}
