@@ -51,9 +51,11 @@ class Worker:
         self._process.wait()
 
     def _is_ready(self) -> bool:
+        if READY in self.log_text():  # also if its first job has ended it already
+            return True
         if self._process.poll() is not None:
             raise RuntimeError(f"the worker ended with {self._process.returncode}:\n{self.log_text()}")
-        return READY in self.log_text()
+        return False
 
 
 @contextmanager
