@@ -125,14 +125,15 @@ def watch(job_id: UUID) -> None:
 
 @async_jobs_commands.command()
 @click.argument("job_id", metavar="ID", type=JobId())
-def cancel(job_id: UUID) -> None:
+@as_json_option
+def cancel(job_id: UUID, as_json: bool) -> None:
     """Cancel a job."""
     result, job = current_instance().cancel(job_id)
     if result is CancelResult.NOT_FOUND or job is None:
         fail(f"there is no job {job_id}", USAGE)
     if result is CancelResult.ALREADY_TERMINAL:
         fail(f"the job is {job.status} already", ENDED_OTHERWISE)
-    click.echo(f"{job.job_id}  {job.status}")
+    click.echo(json.dumps(as_dict(job)) if as_json else f"{job.job_id}  {job.status}")
 
 
 def _ended(job: JobView) -> bool:

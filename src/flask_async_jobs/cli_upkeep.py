@@ -22,20 +22,22 @@ upkeep = ReportingGroup("upkeep")
 
 
 @upkeep.command()
-def recover() -> None:
+@as_json_option
+def recover(as_json: bool) -> None:
     """Make one pass over stranded jobs."""
-    click.echo(f"{current_instance().recovery.sweep()} jobs recovered")
+    _told("recovered", current_instance().recovery.sweep(), as_json)
 
 
 @upkeep.command()
 @click.option("--older-than", metavar="DURATION", help="As ISO 8601 text, such as P1D; never less than RETENTION.")
-def purge(older_than: str | None) -> None:
+@as_json_option
+def purge(older_than: str | None, as_json: bool) -> None:
     """Remove jobs whose retention is over."""
     try:
         age = None if older_than is None else duration(older_than, zero=True)
     except Refused as refused:
         raise click.BadParameter(str(refused), param_hint="--older-than") from None
-    click.echo(f"{current_instance().purge.sweep(age)} jobs purged")
+    _told("purged", current_instance().purge.sweep(age), as_json)
 
 
 @upkeep.command()
@@ -96,3 +98,7 @@ def worker() -> None:
     click.echo(f"running {', '.join(sorted(handler.type for handler in instance.registry)) or 'no types'}")
     stop.wait()
     instance.stop()
+
+
+def _told(done: str, jobs: int, as_json: bool) -> None:
+    click.echo(json.dumps({done: jobs}) if as_json else f"{jobs} jobs {done}")

@@ -146,9 +146,10 @@ def test_status_shows_a_job(busy: Site) -> None:
 
 
 def test_cancel_ends_an_active_job_once(site: Site) -> None:
-    job_id = site.submit()
+    job_id, other = site.submit(), site.submit()
     assert call(site, "cancel", job_id).exit_code == 0
     assert site.status(job_id).json["status"] == "CANCELLED"
+    assert printed(site, "cancel", other) == site.status(other).json
     result = call(site, "cancel", job_id)
     assert result.exit_code == 1
     assert "CANCELLED" in result.stderr
@@ -166,6 +167,7 @@ def test_recover_makes_one_pass(engine: Engine) -> None:
     clock = Clock()
     with serving(TestJobs(), engine, init={"clock": clock}) as site:
         assert call(site, "recover").output.split()[0] == "0"
+        assert printed(site, "recover") == {"recovered": 0}
         job_id = site.submit("remote")
         with engine.begin() as connection:
             connection.exec_driver_sql(

@@ -102,6 +102,7 @@ def test_purge_removes_what_has_ended_long_ago(site: Site, jobs_of_a_day: list[s
     assert call(site, "purge").stdout == "0 jobs purged\n"
     clock.tick(3601)
     assert call(site, "purge", "--older-than", "P1D").stdout == "0 jobs purged\n"
+    assert printed(site, "purge", "--older-than", "P1D") == {"purged": 0}
     assert call(site, "purge").stdout == "1 jobs purged\n"
     assert len(listed(site)) == 4
     assert call(site, "purge", "--older-than", "soon").exit_code == 2
