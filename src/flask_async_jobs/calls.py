@@ -134,7 +134,8 @@ class JobCalls(BatchCalls):
     def watch(self, job_id: UUID | str) -> Iterator[JobEvent]:
         """Give the state of a job as an event, and each change of it until it has ended; nothing if there is none.
 
-        Holds no connection between two events. Closing the iterator gives its place back.
+        The event of a COMPLETED job has its result. Holds no connection between two events. Closing the iterator
+        gives its place back.
         """
         instance, known = self._instance(), _known(job_id)
         if known is None:
@@ -144,7 +145,7 @@ class JobCalls(BatchCalls):
             job = instance.find(known)
             if job is not None:
                 for state in filter(None, follow(subscription, job, math.inf, _HEARTBEAT)):
-                    yield JobEvent.of(located(instance, state))
+                    yield JobEvent.of(located(instance, with_result(instance, state)))
         finally:
             subscription.close()
 

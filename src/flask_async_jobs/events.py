@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from flask_async_jobs.states import JobStatus, JobView
+from flask_async_jobs.states import JobError, JobStatus, JobView
 from flask_async_jobs.subscriptions import S, Subscription
 
 
@@ -54,6 +55,26 @@ class JobEvent:
         return self.job.percent_complete
 
     @property
+    def attempt(self) -> int:
+        """How often it was started."""
+        return self.job.attempt
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was accepted."""
+        return self.job.created_at
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its latest attempt started."""
+        return self.job.started_at
+
+    @property
+    def completed_at(self) -> datetime | None:
+        """When it ended."""
+        return self.job.completed_at
+
+    @property
     def last_updated_at(self) -> datetime:
         """The persisted instant of the change."""
         return self.job.last_updated_at
@@ -62,6 +83,11 @@ class JobEvent:
     def effect_started(self) -> bool:
         """Whether the work began to have effects."""
         return self.job.effect_started
+
+    @property
+    def error(self) -> JobError | None:
+        """Why the job failed, as it is shown to the client."""
+        return self.job.error
 
     @property
     def title(self) -> str | None:
@@ -79,9 +105,19 @@ class JobEvent:
         return self.job.type
 
     @property
+    def result(self) -> Any:
+        """What the handler of a COMPLETED job returned, as JSON, or None."""
+        return self.job.result
+
+    @property
     def result_url(self) -> str | None:
         """Where the result is."""
         return self.job.result_url
+
+    @property
+    def batch_id(self) -> UUID | None:
+        """The batch that the job is a part of."""
+        return self.job.batch_id
 
     @property
     def revision(self) -> int:

@@ -2,9 +2,11 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import event
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
 from flask_async_jobs.batch_repository import BatchRepository
@@ -15,6 +17,19 @@ from tests.integration.stores import LEASE, claimed, edit, new_job
 from tests.waiting import wait_until
 
 SECOND = LEASE / 30
+MEMBERS = (
+    *(
+        "job_id",
+        "type",
+        "status",
+        "created_at",
+        "last_updated_at",
+        "started_at",
+        "completed_at",
+        "percent_complete",
+    ),
+    *("attempt", "effect_started", "error", "batch_id", "revision", "result", "result_url"),
+)
 
 
 @pytest.fixture
@@ -61,6 +76,33 @@ def test_all_subscribers_are_served_by_one_query(watcher, repository, engine):
     assert len(statements) == 1
     assert subscriptions[1].next(0).status is JobStatus.CANCELLED
     assert subscriptions[0].next(0) is None
+
+
+def test_two_hundred_streams_and_as_many_waiters_cost_one_query_and_one_connection(jobs, engine, repository):
+    followed = [repository.insert(new_job()).job_id for _ in range(4)]
+    limits = {"SSE_MAX_STREAMS": 400, "SSE_MAX_SUBSCRIBERS": 400, "SSE_POLL_INTERVAL": "PT1H"}
+    app = application(jobs, engine, AUTO_START=False, **limits)
+    client, watcher = app.test_client(), app.extensions["async_jobs"].watcher
+    streams = [client.get(f"/jobs/{followed[n % 4]}/events") for n in range(200)]
+
+    def wait(number):
+        with app.app_context():
+            return jobs.wait(followed[number % 4], 30)
+
+    with ThreadPoolExecutor(200) as waiters:
+        ends = [waiters.submit(wait, number) for number in range(200)]
+        wait_until(lambda: sum(len(each) for each in watcher._followed.values()) == 400)
+        wait_until(lambda: engine.pool.checkedout() == 0)
+        held = []
+        event.listen(engine, "before_cursor_execute", lambda *_: held.append(engine.pool.checkedout()))
+        with counted(engine) as statements:
+            assert watcher.look_once() == 4
+        assert (len(statements), held) == (1, [1])
+        for job_id in followed:
+            repository.cancel(job_id)
+        watcher.look_once()
+        assert {end.result().status for end in ends} == {JobStatus.CANCELLED}
+    assert {blocks(stream.text)[-1][0] for stream in streams} == {"cancelled"}
 
 
 def test_nobody_follows_and_nothing_is_asked(watcher, engine):
@@ -220,6 +262,8 @@ def test_python_waits_and_watches_too(jobs, engine):
         assert jobs.wait(submitted.job_id, 0.05).status in (JobStatus.PENDING, JobStatus.PROCESSING)
         threading.Timer(0.2, gate.set).start()
         assert jobs.wait(submitted.job_id, "PT10S").result == {"n": 1}
-        assert [event.event for event in jobs.watch(submitted.job_id)] == ["complete"]
+        (event,) = jobs.watch(submitted.job_id)
+        assert (event.event, event.result) == ("complete", {"n": 1})
+        assert [getattr(event, name) for name in MEMBERS] == [getattr(event.job, name) for name in MEMBERS]
         assert jobs.wait(uuid4(), 1) is None
         assert list(jobs.watch(uuid4())) == list(jobs.watch("x")) == []
