@@ -115,7 +115,7 @@ def listens(port: int) -> bool:
 def engine(pooler: Pooler) -> Iterator[Engine]:
     """The engine of an application behind the pooler, as the documentation makes it; at the end the log is read."""
     with pooler.direct.begin() as connection:
-        connection.execute(text("TRUNCATE async_jobs, async_job_log, effects"))
+        connection.execute(text("TRUNCATE async_jobs, async_job_log, async_job_batches, effects"))
     engine = create_engine(pooler.url, pool_size=40, connect_args={"prepare_threshold": None})
     yield engine
     engine.dispose()
@@ -128,6 +128,7 @@ def jobs(engine: Engine) -> Iterator[AsyncJobs]:
     jobs, gate = AsyncJobs(), threading.Event()
     jobs.register("quick", lambda: None)
     jobs.register("steps", lambda ctx: [ctx.progress(percent) for percent in range(0, 100, 10)] and None)
+    jobs.register("talks", lambda ctx: [ctx.log(f"line {number}") for number in range(3)] and None)
     jobs.register("held", lambda: gate.wait(30) and None, max_active=5)
     jobs.register("single", lambda: gate.wait(30) and None, coalesce=True)
     jobs.register("thrice", lambda: None, max_attempts=3)
@@ -233,6 +234,22 @@ def test_a_job_in_the_caller_s_transaction_exists_if_that_commits(jobs, engine, 
     assert row(pooler.direct, job_ids[1]).status == "COMPLETED"
     with pooler.direct.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM effects")).scalar_one() == 20
+
+
+def test_a_batch_is_one_for_its_key_and_its_items_run_and_log(jobs, engine, pooler) -> None:
+    items = [{"itemId": str(number)} for number in range(50)]
+    batches = at_once(jobs, lambda _: jobs.submit_batch("talks", items, idempotency_key="one"), 20)
+    assert len({batch.batch_id for batch in batches}) == 1
+    wait_until(lambda: states(pooler) == {"COMPLETED": 50}, 15, lambda: str(states(pooler)))
+    client = jobs.app.test_client()
+    assert client.get(f"/batches/{batches[0].batch_id}").json["completed"] == 50
+    page = client.get(f"/batches/{batches[0].batch_id}/items").json
+    assert [item["itemId"] for item in page["items"]] == [str(number) for number in range(25)]
+    assert len(client.get(f"/jobs/{page['items'][0]['jobId']}/log").json["lines"]) == 3
+    with Session(engine) as session:
+        jobs.submit_batch("talks", items, session=session)
+        session.rollback()
+    assert states(pooler) == {"COMPLETED": 50}
 
 
 def test_a_statement_of_a_session_would_be_seen_in_the_log() -> None:
