@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from tests.integration.apps import (
     UNKNOWN_ID,
+    Clock,
     Site,
     TestJobs,
     assert_problem,
@@ -68,6 +69,24 @@ def test_a_summary_counts_the_items(busy: Site) -> None:
     assert items[1]["error"] == {"title": "No", "detail": "It broke.", "code": "broken"}
     assert items[0]["error"] is None
     assert busy.get(f"/jobs/{items[0]['jobId']}").json["batchId"] == batch_id
+
+
+def test_the_instants_of_a_batch_follow_the_clock(engine: Engine) -> None:
+    clock = Clock()
+    with serving(TestJobs(), engine, init={"clock": clock}) as site:
+        batch_id = accepted(site, text=body("a", "b"))
+        first, second = site.get(f"/batches/{batch_id}/items").json["items"]
+        for seconds, item in ((1.5, second), (1, first)):
+            clock.tick(seconds)
+            site.ask("DELETE", f"/jobs/{item['jobId']}")
+        summary = site.get(f"/batches/{batch_id}").json
+        ended = site.get(f"/batches/{batch_id}/items").json["items"]
+    assert (summary["submittedAt"], summary["completedAt"]) == (
+        "2026-06-03T22:00:00Z",
+        "2026-06-03T22:00:02.500000Z",
+    )
+    assert [item["completedAt"] for item in ended] == ["2026-06-03T22:00:02.500000Z", "2026-06-03T22:00:01.500000Z"]
+    assert {item["createdAt"] for item in ended} == {summary["submittedAt"]}
 
 
 def _contexts(site: Site, batch_id: str, number: int):

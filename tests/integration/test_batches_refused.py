@@ -3,6 +3,8 @@
 import threading
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
 from flask_async_jobs import (
     Disposition,
@@ -100,6 +102,12 @@ def test_what_submit_refuses_submit_batch_refuses_too(here, engine):
         here.submit_batch("keyed", quick_items(1))
     with pytest.raises(ValueError, match="owner"):
         here.submit_batch("quick", quick_items(1), owner="x" * 300)
+    assert stored(engine) == (0, 0)
+
+
+def test_a_session_on_another_engine_is_refused(here, engine):
+    with Session(create_engine("sqlite://")) as session, pytest.raises(ValueError, match="another engine"):
+        here.submit_batch("quick", quick_items(1), session=session)
     assert stored(engine) == (0, 0)
 
 

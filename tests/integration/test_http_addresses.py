@@ -30,6 +30,11 @@ def test_the_prefixes_are_the_applications_choice(store: Engine) -> None:
         assert location.startswith("http://localhost/api/v1/tasks/")
         assert site.get(location).status_code == 200
         assert_problem(site.get("/api/v1/tasks/a/b"), 404, "not-found")
+        sent = {"Idempotency-Key": "k"}
+        batch = site.ask("POST", "/api/v1/lots/quick", json={"items": [{"itemId": "a"}]}, headers=sent).json
+        for name in ("statusUrl", "itemsUrl"):
+            assert batch[name].startswith("http://localhost/api/v1/lots/")
+            assert site.get(batch[name]).status_code == 200
         assert "/api/v1/tasks/quick" in site.get("/api/v1/docs/openapi.json").json["paths"]
         assert site.get("/jobs/quick").content_type == site.get("/api/v1").content_type != PROBLEM
 
@@ -40,6 +45,12 @@ def test_urls_hold_where_the_application_is_mounted(store: Engine) -> None:
         location = client.post("/svc/jobs/quick", base_url="https://api.example").location
         assert location.startswith("https://api.example/svc/jobs/")
         assert client.get(location).status_code == 200
+        body, sent, public = {"items": [{"itemId": "a"}]}, {"Idempotency-Key": "k"}, "https://api.example"
+        batch = client.post("/svc/batches/quick", json=body, headers=sent, base_url=public)
+        urls = [batch.location, *(batch.json[name] for name in ("statusUrl", "itemsUrl", "eventsUrl"))]
+        urls.append(client.get(batch.location, base_url=public).json["itemsUrl"])
+        assert [url for url in urls if not url.startswith(f"{public}/svc/batches/")] == []
+        assert client.get(batch.json["itemsUrl"]).status_code == 200
         problem = assert_problem(client.get("/svc/jobs/a%20b/status"), 404)
         assert problem["instance"] == "/svc/jobs/a%20b/status"
 
@@ -50,6 +61,9 @@ def test_forwarded_headers_count_only_behind_proxy_fix(store: Engine) -> None:
         assert site.ask("POST", "/jobs/quick", headers=sent).location.startswith("http://localhost/jobs/")
         site.app.wsgi_app = ProxyFix(site.app.wsgi_app, x_proto=1, x_host=1, x_prefix=1)  # type: ignore[method-assign]
         assert site.ask("POST", "/jobs/quick", headers=sent).location.startswith("https://api.example/svc/jobs/")
+        batch = site.batch("quick", '{"items": [{"itemId": "a"}]}', key="k", **sent).json
+        for name in ("statusUrl", "itemsUrl", "eventsUrl"):
+            assert batch[name].startswith("https://api.example/svc/batches/")
 
 
 def test_without_routes_the_engine_stays_usable(store: Engine) -> None:

@@ -147,8 +147,8 @@ def test_a_job_of_another_owner_looks_like_an_unknown_one(site: Site) -> None:
     for owner in ("bob", None):
         site.headers = {"X-Owner": owner} if owner else {}
         for method, rest in (
-            ("GET", ""), ("GET", "/status"), ("GET", "/operation"),
-            ("DELETE", ""), ("DELETE", "/status"), ("POST", "/cancel"),
+            ("GET", ""), ("GET", "/status"), ("GET", "/operation"), ("GET", "/events"), ("GET", "/log"),
+            ("GET", "/result"), ("DELETE", ""), ("DELETE", "/status"), ("POST", "/cancel"),
         ):  # fmt: skip
             theirs = site.ask(method, f"/jobs/{job_id}{rest}")
             unknown = site.ask(method, f"/jobs/{UNKNOWN_ID}{rest}")
@@ -172,10 +172,15 @@ def test_keys_and_single_flight_are_the_owners_own(site: Site) -> None:
 def test_an_owner_may_be_required(engine: Engine) -> None:
     with serving(TestJobs(owners=True), engine, REQUIRE_OWNER=True) as site:
         for method, path in (
-            ("POST", "quick"), ("GET", UNKNOWN_ID), ("GET", f"{UNKNOWN_ID}/status"),
-            ("GET", f"{UNKNOWN_ID}/operation"), ("DELETE", UNKNOWN_ID), ("POST", f"{UNKNOWN_ID}/cancel"),
+            ("POST", "jobs/quick"), ("GET", f"jobs/{UNKNOWN_ID}"), ("GET", f"jobs/{UNKNOWN_ID}/status"),
+            ("GET", f"jobs/{UNKNOWN_ID}/operation"), ("GET", f"jobs/{UNKNOWN_ID}/events"),
+            ("GET", f"jobs/{UNKNOWN_ID}/log"), ("GET", f"jobs/{UNKNOWN_ID}/result"),
+            ("DELETE", f"jobs/{UNKNOWN_ID}"), ("POST", f"jobs/{UNKNOWN_ID}/cancel"),
+            ("GET", f"batches/{UNKNOWN_ID}"), ("GET", f"batches/{UNKNOWN_ID}/items"),
+            ("GET", f"batches/{UNKNOWN_ID}/events"), ("DELETE", f"batches/{UNKNOWN_ID}"),
         ):  # fmt: skip
-            assert_problem(site.ask(method, f"/jobs/{path}"), 401, "owner-required")
+            assert_problem(site.ask(method, f"/{path}"), 401, "owner-required")
+        assert_problem(site.batch("quick", '{"items": [{"itemId": "a"}]}', key="k"), 401, "owner-required")
         assert site.count(engine) == 0
         site.headers = {"X-Owner": "ann"}
         assert site.status(site.submit()).status_code == 200

@@ -10,6 +10,7 @@ from flask import Flask, Response, abort
 from sqlalchemy import Engine, create_engine
 
 from tests.integration.apps import PROBLEM, UNKNOWN_ID, Site, TestJobs, assert_problem, new_app, serving
+from tests.integration.batching import accepted
 
 LOGGER = "flask_async_jobs"
 
@@ -78,7 +79,7 @@ def test_a_method_that_a_path_lacks_is_answered_with_those_it_has(site: Site) ->
         ("quick", {"POST", "OPTIONS"}),
         (job_id, reading),
         (f"{job_id}/status", reading),
-        (f"{job_id}/operation", {"GET", "HEAD", "OPTIONS"}),
+        *((f"{job_id}/{each}", {"GET", "HEAD", "OPTIONS"}) for each in ("operation", "events", "log", "result")),
         (f"{job_id}/cancel", {"POST", "OPTIONS"}),
     ):
         for method in {"GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "BREW", "PROPFIND"} - allowed:
@@ -109,17 +110,22 @@ def test_what_follows_a_type_is_no_job(site: Site) -> None:
 
 
 def test_head_is_get_without_a_body(site: Site) -> None:
-    job_id = site.submit()
-    for path in (f"{job_id}/status", job_id, f"{job_id}/operation", f"{UNKNOWN_ID}/status", "a/b/c", "quick"):
-        get, head = site.get(f"/jobs/{path}"), site.ask("HEAD", f"/jobs/{path}")
-        assert (head.status_code, head.headers, head.data) == (get.status_code, get.headers, b"")
+    job_id, batch_id = site.submit(), accepted(site)
+    for path in (
+        *(f"jobs/{job_id}{each}" for each in ("", "/status", "/operation", "/log", "/result")),
+        *(f"batches/{batch_id}{each}" for each in ("", "/items")),
+        *(f"jobs/{UNKNOWN_ID}/status", f"batches/{UNKNOWN_ID}", "jobs/a/b/c", "jobs/quick", "batches/quick"),
+    ):
+        get, head = site.get(f"/{path}"), site.ask("HEAD", f"/{path}")
+        assert (head.status_code, head.headers, head.data) == (get.status_code, get.headers, b""), path
 
 
 def test_no_path_is_redirected(site: Site) -> None:
-    job_id = site.submit()
-    paths = ("/jobs/quick", f"/jobs/{job_id}", f"/jobs/{job_id}/status", f"/jobs/{job_id}/cancel", "/docs")
+    job_id, batch_id = site.submit(), accepted(site)
+    paths = ["/jobs/quick", "/batches/quick", f"/batches/{batch_id}", f"/batches/{batch_id}/items", "/docs"]
+    paths += [f"/jobs/{job_id}{each}" for each in ("", "/status", "/cancel", "/log", "/result")]
     for path in paths:
-        for spelled in (path, f"{path}/", f"{path}//", path.replace("/", "//"), path.replace("/jobs/", "/jobs//")):
+        for spelled in (path, f"{path}/", f"{path}//", path.replace("/", "//"), path.replace("s/", "s//", 1)):
             for method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS"):
                 assert not 300 <= site.ask(method, spelled).status_code < 400
     assert site.get(f"/jobs/{job_id}/status/").status_code == 200
@@ -167,8 +173,13 @@ def owned(store: Engine, loader: Callable[[], Any]) -> Any:
 def everywhere(site: Site) -> Iterator[Any]:
     """The answers of every kind of route."""
     yield site.post("quick")
+    yield site.batch("quick", '{"items": [{"itemId": "a"}]}', key="k")
     for method, path in (("GET", "status"), ("GET", "operation"), ("DELETE", "status"), ("POST", "cancel")):
         yield site.ask(method, f"/jobs/{UNKNOWN_ID}/{path}")
+    for path in ("events", "log", "result"):
+        yield site.get(f"/jobs/{UNKNOWN_ID}/{path}")
+    for method, path in (("GET", ""), ("GET", "/items"), ("GET", "/events"), ("DELETE", "")):
+        yield site.ask(method, f"/batches/{UNKNOWN_ID}{path}")
 
 
 def test_a_fault_of_the_owner_loader_shows_nothing_of_it(store: Engine, caplog: pytest.LogCaptureFixture) -> None:
