@@ -69,6 +69,10 @@ def test_no_answer_may_be_stored_whatever_its_status(served: Consumer) -> None:
     ended, failed = served.run("quick").json()["jobId"], served.run("boom", {"text": "no"})
     served.submit("quick", key="stored")
     http = served.http
+    items, key = {"items": [{"itemId": "a"}]}, {"Idempotency-Key": "stored"}
+    batch = http.post("/batches/quick", json=items, headers=key)
+    url = batch.json()["statusUrl"]
+    wait_until(lambda: http.get(url).json()["status"] == "COMPLETED", 15, "the batch")
     answers = {
         "accepted": (202, served.submit("quick")),
         "replayed": (202, served.submit("quick", key="stored")),
@@ -89,6 +93,19 @@ def test_no_answer_may_be_stored_whatever_its_status(served: Consumer) -> None:
         "malformed": (400, http.post("/jobs/boom", content=b"{", headers=JSON)),
         "media type": (415, http.post("/jobs/boom", content=b"<a/>", headers={"Content-Type": "text/xml"})),
         "too large": (413, served.submit("boom", {"text": "x" * 300_000})),
+        "log": (200, http.get(f"/jobs/{ended}/log")),
+        "no result": (204, http.get(f"/jobs/{ended}/result")),
+        "not completed": (409, http.get(f"{failed.json()['instance'].removesuffix('/status')}/result")),
+        "batch": (202, batch),
+        "ended batch": (200, http.post("/batches/quick", json=items, headers=key)),
+        "summary": (200, http.get(url)),
+        "items": (200, http.get(f"{url}/items")),
+        "no page": (422, http.get(f"{url}/items?limit=0")),
+        "unknown batch": (404, http.get(f"/batches/{UNKNOWN}")),
+        "terminal batch": (409, http.delete(url)),
+        "other items": (422, http.post("/batches/copy", json=items, headers=key)),
+        "no items": (422, http.post("/batches/quick", json={"items": []}, headers=key)),
+        "no key": (400, http.post("/batches/quick", json=items)),
     }
     assert {name: answer.status_code for name, (_, answer) in answers.items()} == {
         name: status for name, (status, _) in answers.items()

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.acceptance.apps.harness import Consumer
+from tests.waiting import wait_until
 
 pytest_plugins = ["tests.acceptance.apps.fixtures"]
 pytestmark = pytest.mark.acceptance
@@ -16,9 +17,16 @@ ROUTES = [
     ("GET", "/jobs/{}/status"),
     ("GET", "/jobs/{}"),
     ("GET", "/jobs/{}/operation"),
+    ("GET", "/jobs/{}/events"),
+    ("GET", "/jobs/{}/log"),
+    ("GET", "/jobs/{}/result"),
     ("DELETE", "/jobs/{}"),
     ("DELETE", "/jobs/{}/status"),
     ("POST", "/jobs/{}/cancel"),
+    ("GET", "/batches/{}"),
+    ("GET", "/batches/{}/items"),
+    ("GET", "/batches/{}/events"),
+    ("DELETE", "/batches/{}"),
 ]
 NONSENSE = {
     "word": "fake",
@@ -52,10 +60,12 @@ def test_an_id_that_is_nonsense_is_answered_like_one_that_is_unknown(
     assert served.new_trouble() == []
 
 
+@pytest.mark.parametrize("prefix", ["/jobs", "/batches"])
 @pytest.mark.parametrize("name", [*NONSENSE, "uuid"])
-def test_a_type_that_is_nonsense_is_refused_and_nothing_is_stored(served: Consumer, name: str) -> None:
+def test_a_type_that_is_nonsense_is_refused_and_nothing_is_stored(served: Consumer, name: str, prefix: str) -> None:
     before = served.store.states().total()
-    answer = served.submit(NONSENSE.get(name, UNKNOWN))
+    body, key = {"items": [{"itemId": "a"}]} if prefix == "/batches" else {}, {"Idempotency-Key": "nonsense"}
+    answer = served.http.post(f"{prefix}/{NONSENSE.get(name, UNKNOWN)}", json=body, headers=key)
     assert (answer.status_code, answer.headers["Content-Type"]) == (400, "application/problem+json")
     assert answer.json()["type"].rpartition(":")[2] in ("unknown-type", "invalid-type")
     assert served.store.states().total() == before
@@ -64,7 +74,7 @@ def test_a_type_that_is_nonsense_is_refused_and_nothing_is_stored(served: Consum
 
 def test_the_forms_of_an_id_are_the_36_characters_in_either_case(served: Consumer) -> None:
     job_id = served.run("quick").json()["jobId"]
-    for route in ("/jobs/{}/status", "/jobs/{}", "/jobs/{}/operation"):
+    for route in ("/jobs/{}/status", "/jobs/{}", "/jobs/{}/operation", "/jobs/{}/log"):
         assert served.http.get(route.format(job_id.upper())).status_code == 200
         assert served.http.get(route.format(job_id.upper())).json() == served.http.get(route.format(job_id)).json()
         undashed = served.http.get(route.format(job_id.replace("-", "")))
@@ -85,6 +95,11 @@ def without_instance(problem: httpx.Response) -> dict[str, object]:
         ("GET", "/jobs/{}/status/none", 404),
         ("PATCH", "/jobs/{}/status", 405),
         ("BREW", "/jobs/{}", 405),
+        ("PUT", "/jobs/{}/log", 405),
+        ("GET", "/batches/{}/none", 404),
+        ("GET", "/batches/{}/items/none", 404),
+        ("POST", "/batches/{}/items", 405),
+        ("BREW", "/batches/{}/events", 405),
         ("GET", "/docs/none", 404),
         ("GET", "/docs/assets", 404),
         ("GET", "/docs/assets/none.js", 404),
@@ -109,12 +124,24 @@ PLAIN = [
     ("HEAD", "/jobs/{}/status", 200),
     ("GET", "/jobs/{}", 200),
     ("GET", "/jobs/{}/operation", 200),
+    ("GET", "/jobs/{}/events", 200),
+    ("GET", "/jobs/{}/log", 200),
+    ("GET", "/jobs/{}/result", 204),
     ("DELETE", "/jobs/{}", 409),
     ("DELETE", "/jobs/{}/status", 409),
     ("POST", "/jobs/{}/cancel", 409),
     ("OPTIONS", "/jobs/{}/status", 204),
     ("GET", "/jobs", 404),
     ("POST", "/jobs", 404),
+    ("POST", "/batches/quick", 400),
+    ("GET", "/batches/quick", 405),
+    ("GET", "/batches/{batch}", 200),
+    ("HEAD", "/batches/{batch}", 200),
+    ("GET", "/batches/{batch}/items", 200),
+    ("GET", "/batches/{batch}/events", 200),
+    ("DELETE", "/batches/{batch}", 409),
+    ("OPTIONS", "/batches/{batch}", 204),
+    ("GET", "/batches", 404),
     ("GET", "/docs", 200),
     ("GET", "/docs/openapi.json", 200),
 ]
@@ -126,11 +153,21 @@ def ended_job(served: Consumer) -> str:
     return job_id
 
 
+@pytest.fixture(scope="module")
+def ended_batch(served: Consumer) -> str:
+    accepted = served.http.post(
+        "/batches/quick", json={"items": [{"itemId": "a"}]}, headers={"Idempotency-Key": "ended"}
+    ).json()
+    wait_until(lambda: served.http.get(accepted["statusUrl"]).json()["status"] == "COMPLETED", 15, "the batch")
+    batch_id: str = accepted["batchId"]
+    return batch_id
+
+
 @pytest.mark.parametrize(("method", "path", "expected"), PLAIN)
 def test_a_path_with_more_slashes_is_served_or_unknown_but_never_redirected(
-    served: Consumer, ended_job: str, method: str, path: str, expected: int
+    served: Consumer, ended_job: str, ended_batch: str, method: str, path: str, expected: int
 ) -> None:
-    path = path.format(ended_job)
+    path = path.format(ended_job, batch=ended_batch)
     behind_tls = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "api.example"}
     assert served.http.request(method, path, headers=behind_tls).status_code == expected
     for variant in variants(path):
