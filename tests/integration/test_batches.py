@@ -123,6 +123,12 @@ def test_an_item_without_a_payload_is_one_with_an_empty_payload(here, engine):
     assert column(engine, "payload") == [None]
 
 
+def test_an_item_may_be_named_by_any_text_of_128_characters(here, engine):
+    names = ["x" * 128, "\U0001f600" * 128, "a", "A", " a", "{},[]\"'\\\n", "NULL"]
+    here.submit_batch("quick", [{"itemId": name} for name in names])
+    assert column(engine, "item_id") == names
+
+
 def test_items_neither_coalesce_nor_are_answered_by_freshness(jobs, engine):
     settings = {"FRESHNESS_ENABLED": True, "FRESHNESS_DEFAULT_WINDOW": "PT10M"}
     with application(jobs, engine, AUTO_START=False, **settings).app_context():

@@ -119,6 +119,8 @@ def test_a_submission_can_be_answered_by_the_end_of_its_job(jobs, engine):
         assert (done.status_code, done.json["status"]) == (200, "COMPLETED")
         assert done.headers["Location"].endswith(f"/jobs/{done.json['jobId']}/status")
         assert done.headers["Preference-Applied"] == "wait=10"
+        again = client.post("/jobs/quick", headers={"Prefer": "wait=10", "If-None-Match": "*"})
+        assert (again.status_code, again.json["status"]) == (200, "COMPLETED")  # only a read can be 304
         failed = client.post("/jobs/refuse", headers={"Prefer": "wait=10"})
         assert (failed.status_code, failed.json["code"]) == (422, "no")
         assert failed.headers["Location"]
