@@ -116,7 +116,11 @@ def _add_items(bp: JobsBlueprint, service: JobService, answers: Callable[[View],
         is the `after` of the next page, and null on the last.
         """
         known = batch_id_of(batch_id)
-        after, limit = PAGES.asked(request)
+        try:
+            after, limit = PAGES.asked(request)
+        except ProblemRaised:
+            _found(service, batch_id)  # an unknown batch is 404 whatever is asked of it
+            raise
         items = service.batch_items(known, after, limit + 1, service.reader_of_request())
         if items is None:
             raise ProblemRaised(BATCH_NOT_FOUND)
