@@ -66,9 +66,11 @@ class Subscription(Generic[S]):
     def offer(self, state: S | None) -> None:
         """Tell the state as it was read; None: the row is gone."""
         with self._changed:
+            if state is not None and state == self._last:
+                return  # and wake nobody: there may be thousands
             if state is None:
                 self.is_over = True
-            elif state != self._last:
+            else:
                 self._last = state
                 self._states.append(state)
                 self.is_over = len(self._states) > self._limit

@@ -13,7 +13,7 @@ from flask_async_jobs.errors import StorageUnavailable
 from flask_async_jobs.states import BatchView, JobView
 from flask_async_jobs.subscriptions import Source, Subscription
 
-SHORTEST_PAUSE: Final = 0.05
+SHORTEST_PAUSE: Final = 0.03
 """Seconds between two looks, however often somebody says that something changed."""
 
 STOP_TIMEOUT: Final = 1.0
