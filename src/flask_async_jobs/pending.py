@@ -95,13 +95,12 @@ class Pending:
                 when = self._next
 
     def rest(self) -> Report | None:
-        """Take out what is kept and not being written, for the caller to write; None: nothing."""
+        """Return what is kept, for a transaction of the caller's; lines stay here until the log has them."""
         with self._changed:
-            if self._is_refused or not self._lines:
+            if self._is_refused or not self._lines or (self._is_writing and self._sent):
                 return None
-            report = Report(self._percent, list(self._lines))
-            self._forget()
-            return report
+            self._doubtful, self._percent = Report(self._percent, list(self._lines)), None
+            return self._doubtful
 
     def refuse(self) -> None:
         """Take no more reports: the attempt has ended."""
@@ -173,8 +172,7 @@ class Pending:
     # Writing
 
     def _write_lines(self) -> Written:
-        log = self._reports.log
-        doubtful = self._doubtful
+        log, doubtful = self._reports.log, self._doubtful
         if doubtful and log.ends_with(self._job_id, doubtful.lines, self._lines_written):
             self._sent = doubtful
             with self._changed:
@@ -182,8 +180,10 @@ class Pending:
                     self._lines.popleft()
             self._doubtful = None
             return Written.TAKEN
-        self._doubtful = None
-        return log.write(self._job_id, self._execution_token, self._take, self._reports.lease)
+        written = log.write(self._job_id, self._execution_token, self._take, self._reports.lease)
+        if written is not Written.LATER:
+            self._doubtful = None
+        return written
 
     def _write_progress(self) -> Written:
         report, repository = self._take(lines=False), self._reports.log.repository

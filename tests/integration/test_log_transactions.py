@@ -80,3 +80,32 @@ def test_what_a_handler_that_raises_has_logged_is_kept_without_its_rows(engine):
         job, texts = work.run()
         assert (job.status, texts) == (FAILED, [])
         assert lines(work, job.job_id) == [*"01234"]
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_lines_beside_a_completion_that_is_rolled_back_are_kept(engine, atomic):
+    def handler(work, ctx, session):
+        note(session, "a", parent=17)  # found out at the commit
+        chat(ctx)
+        if not atomic:
+            ctx.complete(session=session)
+            session.commit()
+
+    with Work(engine, KIND, handler, atomic=atomic) as work:
+        job, texts = work.run()
+        assert (job.status, texts) == (FAILED, [])
+        assert lines(work, job.job_id) == [*"01234"]
+
+
+def test_lines_beside_uncommitted_rows_that_are_over_the_limit_fail_an_atomic_job(engine):
+    def handler(work, ctx, session):
+        note(session, "a")
+        for _ in range(3):
+            ctx.log("x" * (most // 2))
+
+    most = 1_048_576
+    with Work(engine, KIND, handler, atomic=True) as work:
+        job, texts = work.run()
+        work.here.jobs.shutdown()  # on PostgreSQL the job has ended before its handler
+        assert (job.status, job.error.code, texts) == (FAILED, "output-limit-exceeded", [])
+        assert job.log_lines == 2
