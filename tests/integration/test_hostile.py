@@ -170,6 +170,31 @@ def test_a_body_without_a_length_is_not_cut_at_the_limit(jobs, engine):
     assert response.status_code == 413
 
 
+class Broken(io.BytesIO):
+    """A body whose coding is broken, as a server tells it."""
+
+    def read(self, size=-1):
+        raise EOFError("a chunk has no size")
+
+    readinto = read
+
+
+@pytest.mark.parametrize("path", ["/jobs/quick", "/batches/quick"])
+def test_a_body_that_a_server_cannot_read_is_the_clients_fault(jobs, engine, path):
+    jobs.register("quick", lambda: None)
+    client = application(jobs, engine, AUTO_START=False).test_client()
+    response = client.post(
+        path,
+        input_stream=Broken(),
+        content_type="application/json",
+        headers={"Transfer-Encoding": "chunked", "Idempotency-Key": "k"},
+        environ_overrides={"wsgi.input_terminated": True},
+    )
+    assert (response.status_code, response.mimetype) == (400, "application/problem+json")
+    assert response.json["type"].endswith(":malformed-request")
+    assert "chunk" not in response.text
+
+
 def test_an_atomic_handler_may_complete_early_and_keeps_its_rows(jobs, engine):
     db = SQLAlchemy()
     app = Flask("bank")

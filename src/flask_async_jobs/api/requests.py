@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from flask import Request
+from werkzeug.exceptions import HTTPException
 
 from flask_async_jobs.api.problems import Problem, ProblemRaised
 from flask_async_jobs.api.service import JobService
@@ -77,7 +78,7 @@ def text_of(request: Request, limit: int) -> str:
     most = request.max_content_length
     # A body without a length is cut at the maximum, without a word: one byte more tells.
     request.max_content_length = limit + 1 if most is None else min(limit + 1, most)
-    body = request.get_data(cache=False)
+    body = _body_of(request)
     if len(body) > limit:
         raise PayloadTooLarge(f"the body is longer than {limit} bytes")
     body = body.strip(b" \t\r\n")
@@ -90,3 +91,12 @@ def text_of(request: Request, limit: int) -> str:
         return body.decode("utf-8")
     except UnicodeDecodeError:
         raise ProblemRaised(Problem("malformed-request", "The body is not UTF-8.")) from None
+
+
+def _body_of(request: Request) -> bytes:
+    try:
+        return request.get_data(cache=False)
+    except HTTPException:
+        raise
+    except Exception as error:  # what a server raises for a chunk without a size, or a client that went away
+        raise ProblemRaised(Problem("malformed-request", "The body cannot be read.")) from error
