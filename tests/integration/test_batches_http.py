@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import Engine
 
+from flask_async_jobs.json_reader import JsonReader
 from tests.integration.apps import (
     ListingSchema,
     Site,
@@ -169,6 +170,17 @@ def test_what_is_wrong_with_a_body_is_told_and_nothing_is_stored(
         problem = assert_problem(site.batch("listing", text, key="k"), status, slug)
     assert statements == []
     assert bool(problem.get("errors")) is (status == 422)
+
+
+def test_of_too_many_items_no_more_than_that_are_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    value = JsonReader.value
+    monkeypatch.setattr(JsonReader, "value", lambda reader: read.append("") or value(reader))
+    problem = assert_problem(
+        site.batch("quick", f'{{"items": [{"0," * 5_000}0]}}', key="k"), 422, "invalid-payload"
+    )
+    assert problem["errors"] == {"items": ["Send 1 to 100 items."]}
+    assert len(read) < 110
 
 
 def test_errors_stand_at_their_place(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
@@ -46,7 +47,7 @@ def items_of(request: Request, handler: Handler, settings: Settings) -> list[Ite
     """
     text = text_of(request, longest_body(settings))
     try:
-        members = _members(JsonReader(text or payloads.EMPTY))
+        members = _members(JsonReader(text or payloads.EMPTY), settings.batch_max_items)
     except payloads.NotJson as error:
         raise InvalidPayload(f"the body cannot be read: {error}", malformed=True) from error
     errors: dict[str, Any] = {name: ["Unknown field."] for name in members if name != "items"}
@@ -63,8 +64,8 @@ def longest_body(settings: Settings) -> int:
     return max(min(every, LONGEST_BODY), settings.payload_max_bytes + FRAME)
 
 
-def _members(reader: JsonReader) -> dict[str, Any]:
-    """Return the members of the body, in which each payload is its text."""
+def _members(reader: JsonReader, most: int) -> dict[str, Any]:
+    """Return the members of the body, in which each payload is its text; of items no more than are too many."""
     if reader.next() != "{":
         reader.value()
         reader.end()
@@ -72,9 +73,15 @@ def _members(reader: JsonReader) -> dict[str, Any]:
     members = {}
     for name in reader.members():
         is_list = name == "items" and reader.next() == "["
-        members[name] = [_item(reader) for _ in reader.elements()] if is_list else reader.value()
+        members[name] = _items(reader, most) if is_list else reader.value()
+        if is_list and len(members[name]) > most:
+            return members
     reader.end()
     return members
+
+
+def _items(reader: JsonReader, most: int) -> list[Any]:
+    return [_item(reader) for _ in islice(reader.elements(), most + 1)]
 
 
 def _item(reader: JsonReader) -> Any:
