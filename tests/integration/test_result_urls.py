@@ -133,7 +133,22 @@ def test_a_whole_address_stays_as_it_is(jobs, app, client, repository):
     assert url == "https://cdn.example/%C3%BC?sig=a%20b"
 
 
-@pytest.mark.parametrize("given", [17, "", "  ", "/a\r\nSet-Cookie: a=b", b"/a", KeyError("gone")])
+@pytest.mark.parametrize(
+    "given",
+    [
+        17,
+        "",
+        "  ",
+        "/a\r\nSet-Cookie: a=b",
+        b"/a",
+        "//evil.example/a",
+        " //evil.example",
+        "javascript:alert(1)",
+        "JavaScript:alert(1)",
+        "data:text/html,x",
+        KeyError("gone"),
+    ],
+)
 def test_a_callable_that_gives_no_url_is_logged_and_changes_nothing_else(jobs, client, repository, caplog, given):
     def fail(job):
         if isinstance(given, Exception):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import urljoin
 from uuid import UUID
 
@@ -21,6 +22,8 @@ from flask_async_jobs.states import JobStatus, JobView
 
 _log = logging.getLogger("flask_async_jobs")
 _any_id = UUID(int=0)
+_other: Final = re.compile(r"\s|//|(?!https?://)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+"""How a URL begins that leads elsewhere than it seems to: another host's, as `//host`, or a script."""
 
 
 class Results(Protocol):
@@ -129,6 +132,6 @@ def _below_root(text: str) -> str:
 def _checked(url: object) -> str | None:
     if url is None:
         return None
-    if not isinstance(url, str) or not url.strip() or not url.isprintable():
-        raise ValueError(f"{url!r} is no URL")
+    if not isinstance(url, str) or not url.strip() or not url.isprintable() or _other.match(url):
+        raise ValueError(f"{url!r} is no path and no http or https URL")
     return iri_to_uri(urljoin(root_url(), url))
