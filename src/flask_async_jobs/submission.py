@@ -78,10 +78,10 @@ def read_idempotency_key(text: str) -> str:
         InvalidIdempotencyKey: It is not 1 to 255 visible ASCII characters.
     """
     key = text
-    if text.startswith('"'):
+    if isinstance(text, str) and text.startswith('"'):
         match = _quoted.fullmatch(text)
         key = re.sub(r"\\(.)", r"\1", match[1]) if match else ""
-    if not _key.fullmatch(key):
+    if not isinstance(key, str) or not _key.fullmatch(key):
         raise InvalidIdempotencyKey("an Idempotency-Key is 1 to 255 visible ASCII characters, bare or quoted")
     return key
 

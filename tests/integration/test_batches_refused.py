@@ -99,6 +99,8 @@ def test_what_submit_refuses_submit_batch_refuses_too(here, engine):
     with pytest.raises(InvalidIdempotencyKey):
         here.submit_batch("quick", quick_items(1), idempotency_key="ü")
     with pytest.raises(InvalidIdempotencyKey):
+        here.submit_batch("quick", quick_items(1), idempotency_key=17)
+    with pytest.raises(InvalidIdempotencyKey):
         here.submit_batch("keyed", quick_items(1))
     with pytest.raises(ValueError, match="owner"):
         here.submit_batch("quick", quick_items(1), owner="x" * 300)
