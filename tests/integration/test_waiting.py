@@ -57,7 +57,9 @@ def test_a_failure_is_never_304(client, repository):
         ("WAIT = 1", 1),
         ('wait="1"', 1),
         ("respond-async, wait=1; x=y", 1),
+        ("wait=0000000000001", 1),
         ("wait=0", None),
+        ("wait=\u0661", None),
         ("wait=x", None),
     ],
 )
@@ -70,10 +72,11 @@ def test_a_wait_is_applied_as_it_is_asked_for(client, repository, asked, applied
     assert (time.monotonic() - begun >= 1) is bool(applied)
 
 
-def test_a_wait_is_capped(jobs, engine, repository):
+@pytest.mark.parametrize("seconds", ["60", "9" * 5_000], ids=["a minute", "for ever"])
+def test_a_wait_is_capped(jobs, engine, repository, seconds):
     jobs.register("a", lambda: None)
     client = application(jobs, engine, AUTO_START=False, MAX_WAIT=1).test_client()
-    response = client.get(f"/jobs/{repository.insert(new_job()).job_id}", headers={"Prefer": "wait=60"})
+    response = client.get(f"/jobs/{repository.insert(new_job()).job_id}", headers={"Prefer": f"wait={seconds}"})
     assert response.headers["Preference-Applied"] == "wait=1"
 
 

@@ -10,7 +10,8 @@ from werkzeug.http import parse_list_header, quote_etag, unquote_header_value
 
 from flask_async_jobs.states import JobView
 
-_wait = re.compile(r"wait\s*=\s*(?P<seconds>\d{1,9})", re.IGNORECASE)
+_wait = re.compile(r"wait\s*=\s*0*(?P<seconds>[0-9]{1,10})[0-9]*", re.IGNORECASE)
+"""Of a longer number the first ten digits do: they are more than any `MAX_WAIT`."""
 
 
 def wait_of(request: Request, most: timedelta) -> int:
