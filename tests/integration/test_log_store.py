@@ -171,9 +171,8 @@ def test_a_report_in_a_transaction_stands_if_that_is_committed(log, repository, 
         assert lines(log, claim) == (["a", "b"] if commit else [])
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 def test_what_a_writer_has_is_asked_for_when_it_is_its_turn(log, repository, engine):
-    if engine.dialect.name == "postgresql":
-        pytest.skip("a statement there needs no turn")
     claim = claimed(repository)
     kept, began = ["a"], threading.Event()
 
@@ -193,9 +192,8 @@ def test_what_a_writer_has_is_asked_for_when_it_is_its_turn(log, repository, eng
     assert lines(log, claim) == ["a", "b"]
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_row_that_somebody_holds_is_told_and_not_waited_for(log, repository, engine):
-    if engine.dialect.name == "sqlite":
-        pytest.skip("SQLite holds the database as a whole")
     claim = claimed(repository)
     with transaction(engine) as connection:
         assert repository.within(connection).cancel(claim.job_id)

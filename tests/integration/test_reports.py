@@ -295,9 +295,8 @@ def test_a_report_that_cannot_be_written_at_all_stops_nothing(reporter, reports,
     assert lines(reports, claim) == ["b"]
 
 
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_a_row_that_is_held_keeps_the_report_of_no_other_job(reports, repository, engine):
-    if engine.dialect.name == "sqlite":
-        pytest.skip("SQLite holds the database as a whole")
     held, other = claimed(repository), claimed(repository)
     with transaction(engine) as connection:
         assert repository.within(connection).cancel(held.job_id)
