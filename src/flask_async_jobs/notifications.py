@@ -19,6 +19,8 @@ from flask_async_jobs.watchdog import Watchdog
 
 CHANGED: Final = "changed"
 DUE: Final = "due"
+HELLO: Final = "hello"
+HERE: Final = "here"
 GAP: Final = 0.02
 """Seconds between two notifications of a process, however many jobs change in that time."""
 
@@ -34,14 +36,18 @@ class Notifier:
     """One connection on which a process listens, and on which it tells what its own statements changed.
 
     A notification only shortens a wait: everything is polled as well, and what is lost here costs one poll
-    interval. It says that some job has changed, or is due, and not which. The connection is made like every other
-    of the engine and then taken out of its pool. Behind a pooler in transaction mode nobody can listen, so nothing
+    interval. It says that some job has changed, or is due, and not which. A process that begins to listen says so,
+    and is answered; one that has heard of no other tells nothing. The connection is made like every other of the
+    engine and then taken out of its pool. Behind a pooler in transaction mode nobody can listen, so nothing
     is told or heard where connections prepare no statements (`prepare_threshold=None`), as they must not there.
 
     Args:
         engine: PostgreSQL.
         schema: Only processes with the same schema in the same database hear each other.
         heard: Called with `CHANGED` or `DUE`, what another process told; must return at once.
+
+    Attributes:
+        has_peers: Whether another process was heard so far.
     """
 
     def __init__(self, engine: Engine, schema: str | None, heard: Callable[[str], None]) -> None:
@@ -51,6 +57,7 @@ class Notifier:
         self._name = uuid4().hex
         self._lock = threading.Lock()
         self._untold: set[str] = set()
+        self.has_peers = False
         self._sent_at = 0.0
         self._stopped = threading.Event()
         self._watchdog = Watchdog()
@@ -69,9 +76,11 @@ class Notifier:
             self._thread.join(STOP_TIMEOUT)
 
     def tell(self, what: str) -> None:
-        """Tell the other processes, at the latest after `GAP`. Returns at once."""
-        if what in self._untold:
-            return
+        """Tell the other processes, if there are any, at the latest after `GAP`. Returns at once."""
+        if self.has_peers and what not in self._untold:
+            self._say(what)
+
+    def _say(self, what: str) -> None:
         with self._lock:
             self._untold.add(what)
         self._wake()
@@ -100,6 +109,7 @@ class Notifier:
             connection.add_notify_handler(lambda notification: self._hear(notification.payload))
             with self._watchdog.watch(connection):
                 connection.execute(f'LISTEN "{self._channel}"')
+            self._say(HELLO)
             self._heard(CHANGED)  # what was told before this moment was not heard
             selector.register(connection.fileno(), selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
@@ -131,7 +141,12 @@ class Notifier:
 
     def _hear(self, message: str) -> None:
         what, _, sender = message.partition(" ")
-        if sender != self._name:
+        if sender == self._name:
+            return
+        self.has_peers = True
+        if what == HELLO:
+            self._say(HERE)
+        elif what != HERE:
             self._heard(what)
 
     @contextmanager

@@ -17,7 +17,10 @@ from tests.waiting import wait_until
 
 PATIENT = {"PROCESSING_POLL_INTERVAL": 60, "SSE_POLL_INTERVAL": 60}
 ACCEPTING = {**PATIENT, "PROCESSING_ENABLED": False}
-LISTENERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+LISTENERS = """
+    SELECT pid FROM pg_stat_activity
+    WHERE datname = current_database() AND (query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%')
+"""
 
 
 @pytest.fixture
@@ -39,14 +42,15 @@ def listeners(engine):
         return connection.execute(text(LISTENERS)).scalars().all()
 
 
-def both_listen(engine):
-    return wait_until(lambda: len(found := listeners(engine)) == 2 and found)
+def acquainted(*apps):
+    """Wait until each of the applications has heard of the other."""
+    wait_until(lambda: all(app.extensions["async_jobs"]._running.notifier.has_peers for app in apps))
 
 
 def test_a_job_is_run_at_once_by_a_process_that_only_looks_once_a_minute(engines):
     web, worker = library(), library()
-    with running(worker, engines[1], **PATIENT), running(web, engines[0], **ACCEPTING):
-        both_listen(engines[0])
+    with running(worker, engines[1], **PATIENT) as one, running(web, engines[0], **ACCEPTING) as other:
+        acquainted(one, other)
         submitted = web.submit("quick")
         job = web.wait(submitted.job_id, 5)
     assert job.status is JobStatus.COMPLETED
@@ -54,8 +58,8 @@ def test_a_job_is_run_at_once_by_a_process_that_only_looks_once_a_minute(engines
 
 def test_what_a_session_commits_in_one_process_is_seen_by_another(engines):
     web, other = library(), library()
-    with running(other, engines[1], **ACCEPTING) as app, running(web, engines[0], **ACCEPTING):
-        both_listen(engines[0])
+    with running(other, engines[1], **ACCEPTING) as app, running(web, engines[0], **ACCEPTING) as here:
+        acquainted(app, here)
         submitted = web.submit("quick")
         with app.app_context():
             events = other.watch(submitted.job_id)
@@ -69,8 +73,9 @@ def test_what_a_session_commits_in_one_process_is_seen_by_another(engines):
 
 def test_a_process_whose_connection_is_killed_listens_again(engines):
     web, worker = library(), library()
-    with running(worker, engines[1], **PATIENT), running(web, engines[0], **ACCEPTING):
-        killed = both_listen(engines[0])
+    with running(worker, engines[1], **PATIENT) as one, running(web, engines[0], **ACCEPTING) as other:
+        acquainted(one, other)
+        killed = listeners(engines[0])
         with engines[0].connect() as connection:
             for pid in killed:
                 connection.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
@@ -84,6 +89,14 @@ def test_however_much_is_told_a_process_sends_one_notification_in_twenty_millise
     with psycopg.connect(conninfo.render_as_string(hide_password=False), autocommit=True) as listener:
         listener.execute('LISTEN "async_jobs"')
         notifier.start()
+        (hello,) = listener.notifies(timeout=5, stop_after=1)
+        assert hello.payload.startswith("hello ")
+        for _ in range(100):
+            notifier.tell("changed")  # to nobody
+        assert list(listener.notifies(timeout=0.1)) == []
+        listener.execute("SELECT pg_notify('async_jobs', 'hello somebody')")
+        own, answer = listener.notifies(timeout=5, stop_after=2)
+        assert (own.payload, answer.payload[:5]) == ("hello somebody", "here ")
         begun, told = time.monotonic(), 0
         while (elapsed := time.monotonic() - begun) < 0.3:
             notifier.tell("changed")
@@ -125,7 +138,7 @@ def test_a_notification_that_a_dead_network_keeps_is_given_up_and_the_next_conne
         told._watchdog = Watchdog(0.5)
         told.start()
         listener.start()
-        wait_until(lambda: len(listeners(engine)) == 2)
+        wait_until(lambda: told.has_peers and listener.has_peers)
         proxy.freeze()
         told.tell(DUE)
         wait_until(lambda: told._watchdog._running, message="a notification that does not arrive")
