@@ -48,7 +48,9 @@ def test_a_type_is_a_short_plain_name_and_no_id(type: Any) -> None:
 
 @pytest.mark.parametrize("type", ["a", "x" * 64, "A-z_0.9", ".", "--", "1", "3f0b8a546f0e4d0c9a570a8f4f6f2c11"])
 def test_any_other_name_is_a_type(type: str) -> None:
-    AsyncJobs().register(type, lambda: None)
+    jobs = AsyncJobs()
+    jobs.register(type, lambda: None)
+    assert [handler.type for handler in jobs._registry] == [type]
 
 
 # Options
@@ -106,6 +108,8 @@ def test_a_schema_may_be_a_class_or_an_object() -> None:
     jobs = AsyncJobs()
     jobs.register("one", lambda ctx, payload: None, payload_schema=Schema)
     jobs.register("two", lambda ctx, payload: None, payload_schema=Schema(many=True))
+    schemas = [handler.options.payload_schema for handler in jobs._registry]
+    assert [(isinstance(schema, Schema), schema.many) for schema in schemas] == [(True, False), (True, True)]
 
 
 def test_nothing_is_registered_by_a_refusal() -> None:
@@ -165,7 +169,9 @@ def test_what_cannot_be_called_is_refused() -> None:
      lambda *args: None, lambda ctx, *, more=1: None, Routine(), Routine().method, partial(lambda a, ctx: None, 1)],
 )  # fmt: skip
 def test_any_plain_callable_that_fits_is_taken(function: Any) -> None:
-    AsyncJobs().register("accounts", function)
+    jobs = AsyncJobs()
+    jobs.register("accounts", function)
+    assert "accounts" in jobs._registry
 
 
 def test_the_decorator_leaves_the_function_as_it_is() -> None:

@@ -68,6 +68,7 @@ def test_keys_of_others_are_nobodys_business() -> None:
     app = Flask("consumer")
     app.config.update({"ASYNC_JOB": 1, "JOBS_RETENTION": 1, "ASYNC_JOBS_DATABASE_URL": "sqlite:///x"})
     AsyncJobs().init_app(app)
+    assert app.extensions["async_jobs"].settings.database_url == "sqlite:///x"
 
 
 @pytest.mark.parametrize("name", DURATIONS)
