@@ -32,6 +32,8 @@ OPTIONS = {
 class Databases:
     """A PostgreSQL server on which tests make databases of their own."""
 
+    _copying = sql.SQL("")
+
     def __init__(self, url: str) -> None:
         self._url = make_url(url).set(drivername="postgresql+psycopg")
 
@@ -47,7 +49,9 @@ class Databases:
     def create_database(self, name: str, template: str | None = None) -> str:
         """Create a database and return its URL; a `template` is copied, and nobody may be connected to it."""
         source = sql.Identifier(template or "template1")
-        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), source))
+        self._execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}{}").format(sql.Identifier(name), source, self._copying)
+        )
         return self.url_of(name)
 
     def drop_database(self, name: str) -> None:
@@ -70,6 +74,8 @@ class PostgresServer(Databases):
     the same URL, and dies with the test run (on Linux, if started from the main thread). As a context manager
     it is started and, at the end, stopped and deleted; `home` is its directory. Server `options` replace those.
     """
+
+    _copying = sql.SQL(" STRATEGY file_copy")  # without the WAL of each page, in half the time
 
     def __init__(self, **options: str) -> None:
         super().__init__("postgresql://postgres@127.0.0.1/postgres")

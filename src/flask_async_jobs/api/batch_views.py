@@ -16,7 +16,7 @@ from flask_async_jobs.api.batch_schemas import (
     AsyncJobBatchSchema,
 )
 from flask_async_jobs.api.boundary import answering, but_for_types, reply, stored_reply
-from flask_async_jobs.api.describe import EXACTLY, JobsBlueprint, View
+from flask_async_jobs.api.describe import EXACTLY, OF_SUBMISSIONS, JobsBlueprint, View
 from flask_async_jobs.api.headers import (
     BATCH_LOCATION,
     LAST_EVENT_ID,
@@ -58,20 +58,7 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
         example={**ACCEPTED, "status": "COMPLETED"},
         headers=headers,
     )
-    @bp.problems(
-        "unknown-type",
-        "invalid-type",
-        "invalid-payload 400",
-        "idempotency-key-required",
-        "invalid-idempotency-key",
-        "invalid-payload",
-        "malformed-request",
-        "unsupported-media-type",
-        "payload-too-large",
-        "idempotency-key-conflict",
-        "too-many-active",
-        "saturated",
-    )
+    @bp.problems(*OF_SUBMISSIONS)
     def submit(type: str) -> Response:
         handler, settings = service.registry.get(type), service.settings
         key = idempotency_key_of(request)

@@ -34,6 +34,21 @@ View = Callable[..., Any]
 EXACTLY: Final = {"strict_slashes": False, "merge_slashes": False}
 """The options of every route: a path with a final slash is served or is 404, never redirected."""
 
+OF_SUBMISSIONS: Final = (
+    "unknown-type",
+    "invalid-type",
+    "invalid-payload 400",
+    "idempotency-key-required",
+    "invalid-idempotency-key",
+    "invalid-payload",
+    "malformed-request",
+    "unsupported-media-type",
+    "payload-too-large",
+    "idempotency-key-conflict",
+    "too-many-active",
+    "saturated",
+)
+"""What a submission may meet, of a job and of a batch."""
 ANYWHERE: Final = ("owner-required", "not-found", "method-not-allowed", "storage-unavailable", "internal-error")
 """The problems that every route may answer with."""
 

@@ -9,7 +9,7 @@ from flask import Response, request
 from flask_async_jobs.api import replies
 from flask_async_jobs.api.answers import accepted, awaited, state_of, status
 from flask_async_jobs.api.boundary import answering, but_for_types, reply, stored_reply
-from flask_async_jobs.api.describe import EXACTLY, JobsBlueprint, View
+from flask_async_jobs.api.describe import EXACTLY, OF_SUBMISSIONS, JobsBlueprint, View
 from flask_async_jobs.api.examples import ACCEPTED, CANCELLED, CONFLICT, EVENTS, OPERATION
 from flask_async_jobs.api.headers import (
     APPLIED,
@@ -61,21 +61,7 @@ def _submission_view(bp: JobsBlueprint, service: JobService) -> View:
     @bp.answer(
         202, AsyncJobAcceptedSchema, example=ACCEPTED, headers={**LOCATION, **RETRY_AFTER, **APPLIED, **NO_STORE}
     )
-    @bp.problems(
-        "unknown-type",
-        "invalid-type",
-        "invalid-payload 400",
-        "idempotency-key-required",
-        "invalid-idempotency-key",
-        "invalid-payload",
-        "malformed-request",
-        "unsupported-media-type",
-        "payload-too-large",
-        "idempotency-key-conflict",
-        "job-failed",
-        "too-many-active",
-        "saturated",
-    )
+    @bp.problems(*OF_SUBMISSIONS, "job-failed")
     def submit(type: str) -> Response:
         handler = service.registry.get(type)
         submission = service.submit(
