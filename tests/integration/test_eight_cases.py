@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from flask_async_jobs import AsyncJobs, JobError, JobRepository
-from tests.databases import DIALECTS
 from tests.integration.apps import serving
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 from tests.integration.stores import count
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
@@ -28,15 +27,7 @@ def cases():
         )
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "cases") as engine:
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared)
+shared, engine = module_database("cases")
 
 
 @pytest.fixture

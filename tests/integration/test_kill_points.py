@@ -12,10 +12,9 @@ import pytest
 from sqlalchemy import func, select
 
 from flask_async_jobs import Disposition, JobStatus
-from tests.databases import DIALECTS
 from tests.integration import audit, kill_child
 from tests.integration.kill_child import MAX_ATTEMPTS, build, effects
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 
 ROOT = Path(__file__).parents[2]
 TYPES = ["plain", "once", "own", "atomic", "retried", "later", "failing"]
@@ -30,17 +29,12 @@ class AheadClock:
         return datetime.now(UTC) + self.ahead
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "kills") as engine:
-        audit.install(engine)
-        kill_child.metadata.create_all(engine)
-        yield engine
+def prepare(engine):
+    audit.install(engine)
+    kill_child.metadata.create_all(engine)
 
 
-@pytest.fixture
-def engine(shared):
-    return empty(shared, "effects", "job_audit")
+shared, engine = module_database("kills", "effects", "job_audit", prepare=prepare)
 
 
 @pytest.fixture(scope="module")

@@ -5,25 +5,15 @@ import time
 import pytest
 
 from flask_async_jobs import JobStatus
-from tests.databases import DIALECTS
 from tests.integration import transactions
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 from tests.integration.transactions import Work, note
 
 KIND = "flask-sqlalchemy"
 COMPLETED, FAILED = JobStatus.COMPLETED, JobStatus.FAILED
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "logs") as engine:
-        transactions.metadata.create_all(engine)
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared, "notes")
+shared, engine = module_database("logs", "notes", prepare=transactions.metadata.create_all)
 
 
 def lines(work, job_id):

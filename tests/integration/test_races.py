@@ -6,9 +6,8 @@ import pytest
 
 from flask_async_jobs import JobError, JobRepository, JobStatus
 from flask_async_jobs.models import jobs_table
-from tests.databases import DIALECTS
 from tests.integration.rivals import at_once, rival, transaction
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 from tests.integration.stores import LEASE, RULES, back_date, claimed, count, new_job, row
 
 HOUR = timedelta(hours=1)
@@ -33,15 +32,7 @@ each_order = pytest.mark.parametrize(("first", "second"), ORDERS, ids=[f"{a}-bef
 each_key = pytest.mark.parametrize("key", [{"idempotency_key": "k"}, {"coalescing_key": "c"}], ids=str)
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "races") as engine:
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared)
+shared, engine = module_database("races")
 
 
 @pytest.fixture

@@ -7,24 +7,15 @@ from sqlalchemy.orm import Session
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus, TooManyActive
 from flask_async_jobs.records import Cap
-from tests.databases import DIALECTS
 from tests.integration.processes import application
 from tests.integration.rivals import at_once, rival, transaction
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 from tests.integration.stores import count, new_job
 
 ONE = [Cap("type", 1)]
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "caps") as engine:
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared)
+shared, engine = module_database("caps")
 
 
 @pytest.fixture

@@ -6,25 +6,15 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from flask_async_jobs import AsyncJobs, CancelResult, Disposition, IdempotencyKeyConflict, JobStatus
-from tests.databases import DIALECTS
 from tests.integration import transactions
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 from tests.integration.transactions import KINDS, note, site
 
 PLAIN = pytest.mark.parametrize("kind", ["session"])
 POSTGRESQL = pytest.mark.parametrize("shared", ["postgresql"], indirect=True)
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "transactions") as engine:
-        transactions.metadata.create_all(engine)
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared, "notes")
+shared, engine = module_database("transactions", "notes", prepare=transactions.metadata.create_all)
 
 
 @pytest.fixture(params=KINDS)

@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from flask_async_jobs import CancelResult, JobStatus, RetryLater
-from tests.databases import DIALECTS
 from tests.integration import transactions
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import empty, module_database
 from tests.integration.transactions import Work, note
 from tests.waiting import wait_until
 
@@ -15,16 +14,7 @@ KIND = "flask-sqlalchemy"
 COMPLETED, FAILED, CANCELLED = JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "atomic") as engine:
-        transactions.metadata.create_all(engine)
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared, "notes")
+shared, engine = module_database("atomic", "notes", prepare=transactions.metadata.create_all)
 
 
 def test_an_atomic_job_is_completed_with_the_rows_of_its_handler(engine):

@@ -10,25 +10,15 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from flask_async_jobs import AsyncJobs, AttemptLost, CancelResult, JobFailed, JobStatus
-from tests.databases import DIALECTS
 from tests.integration import transactions
-from tests.integration.shared import empty, shared_database
+from tests.integration.shared import module_database
 from tests.integration.transactions import KINDS, Work, note, site
 from tests.waiting import wait_until
 
 COMPLETED, FAILED, CANCELLED = JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED
 
 
-@pytest.fixture(scope="module", params=DIALECTS)
-def shared(request):
-    with shared_database(request, request.param, "completions") as engine:
-        transactions.metadata.create_all(engine)
-        yield engine
-
-
-@pytest.fixture
-def engine(shared):
-    return empty(shared, "notes")
+shared, engine = module_database("completions", "notes", prepare=transactions.metadata.create_all)
 
 
 @pytest.fixture(params=KINDS)
