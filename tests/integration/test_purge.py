@@ -128,5 +128,9 @@ def test_a_row_that_somebody_has_locked_stays(jobs, postgres_url):
 
 def test_the_schedule_is_the_applications_wish(jobs, repository, engine):
     old = completed(repository, engine)
+    with running(jobs, engine, PURGE_INTERVAL=0.1, RECOVERY_SCAN_INTERVAL=0.1) as app:
+        passes = app.extensions["async_jobs"]._running._scheduler._scheduler.get_jobs()
+        assert [each.id for each in passes] == ["recovery"]
+        assert repository.find(old)
     with running(jobs, engine, PURGE_ENABLED=True, PURGE_INTERVAL=0.1):
         wait_until(lambda: repository.find(old) is None)

@@ -10,10 +10,10 @@ from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.test import Client
 
-from flask_async_jobs import AsyncJobs, ConfigurationError, JobError, JobFailed, JobRepository
+from flask_async_jobs import AsyncJobs, ConfigurationError, JobError, JobFailed, JobRepository, JobStatus
 from flask_async_jobs.records import TypeRules
 from tests.integration.counting import counted
-from tests.integration.processes import application
+from tests.integration.processes import application, running
 from tests.integration.stores import LEASE, new_job
 from tests.waiting import wait_until
 
@@ -317,7 +317,9 @@ def test_an_endpoint_that_the_application_lacks_is_refused_at_the_start(engine, 
 def test_an_application_without_the_librarys_routes_needs_no_endpoint(engine):
     jobs = AsyncJobs()
     jobs.register("a", lambda: None, result_url="unknown")
-    jobs.start(application(jobs, engine, WEB_ENABLED=False))
+    with running(jobs, engine, WEB_ENABLED=False):
+        job = jobs.wait(jobs.submit("a").job_id, 5)
+    assert (job.status, job.result_url) == (JobStatus.COMPLETED, None)
 
 
 def test_an_endpoint_with_a_uuid_is_taken(engine, repository):
