@@ -17,7 +17,9 @@ from flask_async_jobs.models import Base
 from tests.servers.postgres import PostgresServer
 
 BACKLOG = 4_000
+LONG_BACKLOG = 20_000
 ROUNDS = 3
+LONG_ROUNDS = 5
 FLOOR_UPDATES = 2_000
 LATENCIES = 300
 
@@ -28,10 +30,11 @@ _FILL = """
 
 
 @contextmanager
-def _application(engine: Engine) -> Iterator[AsyncJobs]:
+def _application(engine: Engine, **settings: object) -> Iterator[AsyncJobs]:
     jobs = AsyncJobs()
     jobs.register("noop", lambda: None)
     app = Flask("bench")
+    app.config.update({f"ASYNC_JOBS_{name}": value for name, value in settings.items()})
     jobs.init_app(app, engine=engine)
     with app.app_context():
         yield jobs
@@ -45,6 +48,7 @@ def figures(postgres: PostgresServer) -> Iterator[Figure]:
     Base.metadata.create_all(engine)
     try:
         yield _drain(url, engine)
+        yield _drain_beside_a_listener(url, engine)
         yield from _latency(engine)
         yield from _wal(engine)
     finally:
@@ -58,15 +62,31 @@ def _drain(url: str, engine: Engine) -> Figure:
     return Figure("drain: of raw updates", ratio, least=0.6, note=f"{library:,.0f}/s of {floor:,.0f}/s")
 
 
-def _drained(engine: Engine) -> float:
+def _drain_beside_a_listener(url: str, engine: Engine) -> Figure:
+    """Compare a process that tells another one what it changed to one that tells nobody."""
+    other = create_engine(url)
+    rates = []
+    with _application(other, PROCESSING_ENABLED=False) as listener:
+        listener.start()
+        rates.extend(
+            [_drained(engine, LONG_BACKLOG, NOTIFY_ENABLED=notify) for notify in (True, False)]
+            for _ in range(LONG_ROUNDS)
+        )
+    other.dispose()
+    telling, silent = (median(each) for each in zip(*rates, strict=True))
+    note = f"{telling:,.0f}/s of {silent:,.0f}/s"
+    return Figure("drain: telling, of silent", median(a / b for a, b in rates), least=0.95, note=note)
+
+
+def _drained(engine: Engine, backlog: int = BACKLOG, **settings: object) -> float:
     with engine.begin() as connection:
         connection.execute(text("TRUNCATE async_jobs"))
-        connection.execute(text(_FILL), {"jobs": BACKLOG})
-    with _application(engine) as jobs:
+        connection.execute(text(_FILL), {"jobs": backlog})
+    with _application(engine, **settings) as jobs:
         begun = time.perf_counter()
         jobs.start()
         _wait_until_drained(engine)
-        return BACKLOG / (time.perf_counter() - begun)
+        return backlog / (time.perf_counter() - begun)
 
 
 def _wait_until_drained(engine: Engine) -> None:

@@ -108,6 +108,7 @@ class Notifier:
                 return
             connection.add_notify_handler(lambda notification: self._hear(notification.payload))
             with self._watchdog.watch(connection):
+                connection.execute("SET synchronous_commit TO off")  # what a crash loses here, it loses anyway
                 connection.execute(f'LISTEN "{self._channel}"')
             self._say(HELLO)
             self._heard(CHANGED)  # what was told before this moment was not heard
