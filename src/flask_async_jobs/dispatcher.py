@@ -13,6 +13,7 @@ from uuid import UUID
 
 from flask_async_jobs.errors import StorageUnavailable
 from flask_async_jobs.keeper import Keeper
+from flask_async_jobs.lost_claims import LostClaims
 from flask_async_jobs.records import Claim, TypeRules
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.slots import Slots
@@ -91,7 +92,8 @@ class ThreadDispatcher:
         self._poll_interval = poll_interval.total_seconds()
         self._lease = lease
         self._slots = Slots(limit)
-        self.keeper = Keeper(repository, self._slots, lease)
+        self._lost_claims = LostClaims(repository, self.wake)
+        self.keeper = Keeper(repository, self._slots, lease, self._lost_claims)
         self._pool = ThreadPoolExecutor(limit, thread_name_prefix="async-jobs-worker")
         self._woken = threading.Event()
         self._stopping = threading.Event()
@@ -166,7 +168,8 @@ class ThreadDispatcher:
         claims: list[Claim] = []
         try:
             if free and rules and not self._stopping.is_set():
-                claims = self._repository.claim(rules, free, self._lease)
+                with self._lost_claims.watched() as mark:
+                    claims = self._repository.claim(rules, free, self._lease, mark)
         finally:
             self._slots.give_back(free - len(claims))
         # When every slot is full more jobs may wait, and the next slot that comes free looks for them. One may have
@@ -189,7 +192,10 @@ class ThreadDispatcher:
         except RuntimeError:  # the interpreter is ending, or no thread can be started: the pool may have it queued
             given_up.set()
             self._slots.clear(claim)
-            self._repository.retry(claim.job_id, claim.execution_token, timedelta(0), counted=False)
+            try:
+                self._repository.retry(claim.job_id, claim.execution_token, timedelta(0), counted=False)
+            except StorageUnavailable:
+                _log.error("job %s: no thread can be started for it, and it is left to recovery", claim.job_id)
             return
         _leave_unjoined()
         future.add_done_callback(lambda done: self._finished(claim, done))

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from flask_async_jobs.errors import StorageUnavailable
+from flask_async_jobs.lost_claims import LostClaims
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.slots import Slots
 from flask_async_jobs.states import JobError
@@ -21,12 +22,16 @@ _log = logging.getLogger("flask_async_jobs")
 
 
 class Keeper:
-    """Renews the leases of what runs, three times in the life of one, and fails what takes too long."""
+    """Renews the leases of what runs, three times in the life of one, and fails what takes too long.
 
-    def __init__(self, repository: JobRepository, slots: Slots, lease: timedelta) -> None:
+    At the same times it gives back what lost claims took.
+    """
+
+    def __init__(self, repository: JobRepository, slots: Slots, lease: timedelta, lost_claims: LostClaims) -> None:
         self._repository = repository
         self._slots = slots
         self._lease = lease
+        self._lost_claims = lost_claims
         self._look = threading.Event()
         self._stopped = False
         self._not_before = 0.0
@@ -41,6 +46,7 @@ class Keeper:
             self._survive(self.expire_once)
             if time.monotonic() >= renewal:
                 self._survive(self.renew_once)
+                self._survive(self._lost_claims.give_back_once)
                 renewal = time.monotonic() + pause
 
     def look_again(self) -> None:

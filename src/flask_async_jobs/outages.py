@@ -8,6 +8,8 @@ from typing import Final
 
 from sqlalchemy import exc
 
+from flask_async_jobs.errors import StorageUnavailable
+
 CALM: Final = 1.0
 """Seconds without a failure after which the next one is told again."""
 
@@ -58,6 +60,12 @@ class Outages:
         if self._trouble is not None and time.monotonic() - self._troubled_at > CALM:
             self._trouble = None
             _log.info("the database answers again")
+
+
+def may_have_taken_effect(error: StorageUnavailable) -> bool:
+    """Return whether a statement was under way when its connection broke, so that what became of it is unknown."""
+    cause = error.__cause__
+    return isinstance(cause, exc.DBAPIError) and cause.connection_invalidated and cause.statement is not None
 
 
 def _lacks_tables(error: exc.SQLAlchemyError) -> bool:

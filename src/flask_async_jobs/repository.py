@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sqlalchemy import Row
 
 from flask_async_jobs.database import Database
+from flask_async_jobs.expressions import mark_of
 from flask_async_jobs.records import Claim, TypeRules, claim_of, names, view_of
 from flask_async_jobs.states import ANY_OWNER, AnyOwner, JobError, JobStatus, JobView
 from flask_async_jobs.store_reading import ReadingStore
@@ -22,6 +23,9 @@ from flask_async_jobs.upkeep import silences
 
 REPORT_LIMIT: Final = 0.9
 """Seconds that a report may wait for a connection."""
+
+GIVEN_BACK: Final = 1000
+"""Jobs that are given back in one statement."""
 
 
 class JobRepository(SubmissionStore, ReadingStore):
@@ -43,13 +47,22 @@ class JobRepository(SubmissionStore, ReadingStore):
 
     # Claims
 
-    def claim(self, rules: Sequence[TypeRules], limit: int, lease: timedelta) -> list[Claim]:
+    def claim(
+        self, rules: Sequence[TypeRules], limit: int, lease: timedelta, mark: UUID | None = None
+    ) -> list[Claim]:
         """Start an attempt of up to `limit` due PENDING jobs of these types, the oldest first.
 
         Each gets a new execution token, its attempt counted and, unless its type is detached, a lease. No two
         callers get one job; on PostgreSQL none waits for another.
+
+        Args:
+            rules: The types.
+            limit: The most attempts.
+            lease: How long the claim lasts.
+            mark: A random UUID of this call's own, for `give_back` if there is no answer.
         """
         parameters = {
+            "mark_": mark_of(mark or uuid4()),
             "types_": names(rules),
             "detached_": [r.type for r in rules if r.detached],
             "most_": limit,
@@ -57,6 +70,14 @@ class JobRepository(SubmissionStore, ReadingStore):
         rows = self._told(self.database.run(self.statements.claim, parameters, {"lease_": lease}))
         oldest_first = sorted(rows, key=lambda row: (row.available, row.created))
         return [claim_of(row) for row in oldest_first if row.id is not None]
+
+    def give_back(self, marks: Collection[UUID]) -> list[UUID]:
+        """Make the jobs PENDING again that were claimed with these marks, and return them; no attempt is counted.
+
+        For claims that raised, so that nobody runs what they took. Rows that somebody has locked stay as they are.
+        """
+        parameters = {"marks_": [mark_of(mark) for mark in marks], "most_": GIVEN_BACK}
+        return [row.id for row in self._told(self.database.run(self.statements.give_back, parameters))]
 
     def renew(self, claims: Collection[Claim], lease: timedelta) -> int:
         """Prolong the leases of these attempts, but for rows that somebody has locked at the moment.

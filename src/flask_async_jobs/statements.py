@@ -33,7 +33,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from flask_async_jobs.column_types import Instant
 from flask_async_jobs.database import Database
-from flask_async_jobs.expressions import random_identifier
+from flask_async_jobs.expressions import marked_identifier
 from flask_async_jobs.records import Cap
 from flask_async_jobs.states import JobStatus
 from flask_async_jobs.transitions import CANCELLED, COMPLETED, FAILED, PENDING, PROCESSING, checked, limit
@@ -76,6 +76,7 @@ class Statements(Upkeep):
             fenced: select(jobs.c.id).where(self.has_id, *self._owned(fenced=fenced)) for fenced in (True, False)
         }
         self.claim = self._claim()
+        self.give_back = self._give_back()
         self.renew = self._renew()
         self.retry = self._write(
             *self._owned(fenced=True),
@@ -173,7 +174,7 @@ class Statements(Upkeep):
         return (
             self._writing(
                 status=PROCESSING,
-                execution_token=random_identifier(),
+                execution_token=marked_identifier(bindparam("mark_", type_=String())),
                 attempt=jobs.attempt + 1,
                 started_at=database.later(jobs.created_at, database.now),
                 lease_expires_at=case(

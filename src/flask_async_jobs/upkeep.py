@@ -23,12 +23,31 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
+from flask_async_jobs.expressions import mark_in
 from flask_async_jobs.records import TypeRules, names
 from flask_async_jobs.transitions import FAILED, PENDING, PROCESSING, Transitions, checked, limit
 
 
 class Upkeep(Transitions):
-    """The statements on zombies, on jobs that wait for too long, and on those that nobody expects any more."""
+    """The statements on lost claims, zombies, jobs that wait for too long, and those that nobody expects."""
+
+    def _give_back(self) -> ReturningUpdate[Any]:
+        """Return the return of up to `most_` claims with these marks; what they took is PENDING as before."""
+        jobs = self._columns
+        lost = self._locked(
+            select(jobs.id)
+            .where(
+                jobs.status == PROCESSING,
+                checked(mark_in(jobs.execution_token).in_(bindparam("marks_", expanding=True))),
+            )
+            .order_by(jobs.started_at)
+            .limit(limit("most_"))
+        )
+        return (
+            self._writing(**self._unclaimed(), attempt=jobs.attempt - 1)
+            .where(self._is_one_of(lost), checked(jobs.status == PROCESSING))
+            .returning(jobs.id)
+        )
 
     def stranded(self, rules: Sequence[TypeRules]) -> Select[Any]:
         """Return the query for up to `most_` zombies, and for one job that waits longer than `redispatch_`."""

@@ -12,8 +12,8 @@ import pytest
 from tests.acceptance.apps.harness import at_once, consuming
 from tests.acceptance.apps.store import TERMINAL
 from tests.databases import create_tables
-from tests.integration.test_outages import proxied
 from tests.servers.postgres import PostgresServer
+from tests.servers.proxy import proxied
 from tests.serving import Serve
 from tests.waiting import wait_until
 
@@ -72,7 +72,8 @@ def test_a_restart_of_the_database_needs_no_restart_of_the_workers(
 def test_a_server_whose_database_went_silent_answers_and_ends_in_time(postgres_url: str, serve: Serve) -> None:
     with consuming(postgres_url, serve) as consumer, proxied(postgres_url) as (proxy, engine):
         url = engine.url.render_as_string(hide_password=False)
-        served = consumer.serve("--workers", "2", "--threads", "8", DATABASE_URL=url, shutdown_timeout=1)
+        settings = {"shutdown_timeout": 1, "processing_lease": 6}
+        served = consumer.serve("--workers", "2", "--threads", "8", DATABASE_URL=url, **settings)
         consumer.processes(2)
         ended = consumer.run("quick").json()["jobId"]
         proxy.freeze()
@@ -84,6 +85,7 @@ def test_a_server_whose_database_went_silent_answers_and_ends_in_time(postgres_u
         proxy.thaw()
         wait_until(lambda: consumer.submit("quick").status_code == 202, 10)
         wait_until(lambda: consumer.store.states().keys() <= TERMINAL, 20, lambda: str(consumer.store.states()))
+        assert consumer.store.states().keys() == {"COMPLETED"}
         proxy.freeze()
         served.terminate()
         served.wait(10)

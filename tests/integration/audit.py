@@ -50,3 +50,14 @@ def assert_lawful(change, *, uncounted: bool = False) -> None:
     if not written:
         assert change.new_status == change.old_status, f"a transition without a revision: {change}"
         assert change.new_last_updated_at == change.old_last_updated_at
+
+
+def assert_possible(row) -> None:
+    """Check the constraints of the table, without asking it."""
+    assert (row.status in TERMINAL) == (row.completed_at is not None)
+    assert (row.status == "FAILED") == (row.error_title is not None)
+    assert (row.status == "PROCESSING") == (row.execution_token is not None)
+    assert row.percent_complete is None or 0 <= row.percent_complete <= 100
+    assert row.attempt >= 0
+    assert row.revision >= 1
+    assert row.batch_id is row.item_id is row.item_position is None

@@ -114,6 +114,7 @@ OPERATIONS: dict[str, Operation] = {
     "find all": lambda store, claims: store.find_all([claim.job_id for claim in claims]),
     "result": lambda store, claims: store.result_of(claims[0].job_id),
     "claim": lambda store, _: store.claim(RULES, CLAIMED, LEASE),
+    "give back": lambda store, _: store.give_back([uuid4()]),
     "is running": lambda store, claims: store.is_running(claims[0].job_id, claims[0].execution_token),
     "renew": lambda store, claims: store.renew(claims, LEASE),
     "progress": lambda store, claims: store.progress(claims[0].job_id, claims[0].execution_token, 3, LEASE),

@@ -118,6 +118,12 @@ class Model:
             lease_expires_at=None if row.type == "detached" else now + LEASE,
         )
 
+    def give_back(self, claim: Claim) -> tuple[UUID, UUID]:
+        """Note that nobody got this claim; return the attempt that was none."""
+        row = self.rows[claim.job_id]
+        self._give_back(row, attempt=row.attempt - 1)
+        return claim.job_id, claim.execution_token
+
     def report(self, job: UUID, token: UUID | None, what: str, number: int) -> bool:
         row, now = self.rows[job], self._clock()
         if row.status != "PROCESSING" or token not in (None, row.execution_token):

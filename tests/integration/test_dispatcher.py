@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from flask_async_jobs import AsyncJobs, ConfigurationError, JobRepository, JobStatus
+from flask_async_jobs import AsyncJobs, ConfigurationError, JobRepository, JobStatus, StorageUnavailable
 from tests.integration.processes import application, running
 from tests.integration.stores import new_job
 from tests.waiting import wait_until
@@ -199,3 +199,29 @@ def test_an_application_may_bring_its_own_dispatcher(jobs, engine):
     with running(jobs, engine, {"dispatcher": dispatcher}):
         jobs.submit("quick")
     assert dispatcher.calls == ["start", "wake", "stop"]
+
+
+@pytest.mark.parametrize("outage", [False, True])
+def test_when_no_thread_can_be_started_the_jobs_are_given_back_and_no_slot_is_lost(
+    jobs, engine, monkeypatch, outage
+):
+    jobs.register("quick", lambda: None)
+    app = application(jobs, engine)
+    parts = app.extensions["async_jobs"]
+    dispatcher = parts._new_dispatcher(None)
+    ids = [parts.repository.insert(new_job("quick")).job_id for _ in range(3)]
+
+    def refuse(*arguments):
+        raise RuntimeError("can't start new thread")
+
+    def away(*arguments, **options):
+        raise StorageUnavailable("away")
+
+    monkeypatch.setattr(dispatcher._pool, "submit", refuse)
+    if outage:
+        monkeypatch.setattr(parts.repository, "retry", away)
+    assert dispatcher.claim_once() == 3
+    assert dispatcher._slots.take() == dispatcher._slots.limit
+    assert {(view.status, view.attempt) for view in map(parts.repository.find, ids)} == {
+        (JobStatus.PROCESSING, 1) if outage else (JobStatus.PENDING, 0)
+    }

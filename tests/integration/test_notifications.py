@@ -12,7 +12,7 @@ from flask_async_jobs import AsyncJobs, JobRepository, JobStatus
 from flask_async_jobs.notifications import DUE, GAP, Notifier
 from flask_async_jobs.watchdog import Watchdog
 from tests.integration.processes import running
-from tests.integration.test_outages import proxied
+from tests.servers.proxy import proxied
 from tests.waiting import wait_until
 
 PATIENT = {"PROCESSING_POLL_INTERVAL": 60, "SSE_POLL_INTERVAL": 60}

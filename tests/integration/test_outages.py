@@ -1,9 +1,7 @@
 """The database goes away, in each of the ways it does, and comes back: nobody has to restart anything."""
 
-import socket
 import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import NullPool, create_engine, make_url, text
@@ -13,6 +11,7 @@ from flask_async_jobs.models import Base
 from flask_async_jobs.watchdog import Watchdog
 from tests.integration.processes import application, running
 from tests.integration.stores import LEASE, RULES, claimed, new_job
+from tests.servers.proxy import proxied
 from tests.waiting import wait_until
 
 KILL_THE_OTHERS = (
@@ -123,60 +122,6 @@ def test_a_backend_that_is_killed_costs_one_answer_at_most(jobs, postgres_url):
                 connection.execute(text(KILL_THE_OTHERS))
             completed(jobs, wait_until(lambda: _submitted(jobs)))
     engine.dispose()
-
-
-class Proxy:
-    """Passes bytes between a client and the database, until it is told to pass none."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._passing = threading.Event()
-        self._passing.set()
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def freeze(self) -> None:
-        self._passing.clear()
-
-    def thaw(self) -> None:
-        self._passing.set()
-
-    def close(self) -> None:
-        self.thaw()
-        self._server.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            self._passing.wait()
-            server = socket.create_connection(("127.0.0.1", self._target))
-            for source, sink in ((client, server), (server, client)):
-                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
-
-    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
-        with source, sink:
-            try:
-                while data := source.recv(65_536):
-                    self._passing.wait()
-                    sink.sendall(data)
-            except OSError:
-                return
-
-
-@contextmanager
-def proxied(url, **options):
-    address = make_url(url)
-    proxy = Proxy(address.port)
-    engine = create_engine(address.set(port=proxy.port), **options)
-    try:
-        yield proxy, engine
-    finally:
-        proxy.close()
-        engine.dispose()
 
 
 def test_a_frozen_connection_is_broken_after_the_limit_and_the_next_one_works(postgres_url):

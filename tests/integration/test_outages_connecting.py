@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, event, make_url
 from flask_async_jobs import AsyncJobs, JobRepository
 from tests.integration.apps import UNKNOWN_ID, assert_problem
 from tests.integration.processes import application
-from tests.integration.test_outages import proxied
+from tests.servers.proxy import proxied
 from tests.waiting import wait_until
 
 LIMIT = 10

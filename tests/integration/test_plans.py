@@ -38,6 +38,7 @@ MOST_ROWS = {
     "claim": 2 * CLAIMED,
     "progress": 2,
     "report": 2,
+    "give back": RUNNING + CLAIMED,
     "renew": 2 * CLAIMED,
     "complete together": 2 * CLAIMED,
     "recover": 2 * CLAIMED,

@@ -76,6 +76,7 @@ def hold(connection, repository, job_id):
     ("name", "ask"),
     [
         ("claim", lambda store, claims: store.claim(RULES, 9, LEASE)),
+        ("give_back", lambda store, claims: store.give_back([c.execution_token for c in claims])),
         ("renew", lambda store, claims: store.renew(claims, LEASE)),
         ("complete_all", lambda store, claims: store.complete_all(claims)),
         ("recover", lambda store, claims: store.recover([c.job_id for c in claims], RULES, HOUR, [])),
