@@ -61,6 +61,7 @@ def test_browsers_that_never_close_stop_by_themselves_and_a_restart_multiplies_n
         served.start()
         wait_until(lambda: page.evaluate("sources.every((each) => each.readyState === 2)"), 60, "the last attempt")
         assert page.evaluate("told") == [1] * PAGES
+        wait_until(lambda: len(consumer.answers(url)) >= 2 * PAGES, 10, "the log to tell of the last answer")
     answers = consumer.answers(url)
     assert (answers.count(200), answers.count(204), len(answers)) == (PAGES, PAGES, 2 * PAGES)
 

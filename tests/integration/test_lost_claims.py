@@ -118,9 +118,9 @@ def store(postgres_url):
 @pytest.mark.parametrize("backlog", [1, 20])
 @pytest.mark.parametrize("lost", ["the answer", "the claim, until later"])
 def test_an_outage_between_a_claim_and_its_answer_fails_no_job(jobs, store, postgres_url, lost, backlog):
-    settings = {"PROCESSING_LEASE": 3, "PROCESSING_POLL_INTERVAL": "PT1H", "RECOVERY_SCAN_INTERVAL": 0.1}
+    settings = {"PROCESSING_LEASE": 3, "PROCESSING_POLL_INTERVAL": "PT1H", "NOTIFY_ENABLED": False}
     with proxied(postgres_url) as (proxy, engine):
-        app = application(jobs, engine, NOTIFY_ENABLED=False, **settings)
+        app = application(jobs, engine, **settings)
         parts = app.extensions["async_jobs"]
         parts.repository.database._watchdog = Watchdog(1)
         jobs.start(app)
