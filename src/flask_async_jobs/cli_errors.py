@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final, NoReturn
 
 import click
-from alembic.util.exc import CommandError
 from flask.cli import AppGroup
 from sqlalchemy.exc import DBAPIError
 
@@ -23,7 +22,7 @@ def fail(message: str, code: int) -> NoReturn:
 
 
 class ReportingGroup(AppGroup):
-    """A group whose commands end with a message when the library, Alembic or the database refuses something."""
+    """A group whose commands end with a message when the library or the database refuses something."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""
@@ -33,5 +32,5 @@ class ReportingGroup(AppGroup):
             fail(str(error), ENDED_OTHERWISE)
         except DBAPIError as error:
             fail(f"the database refused: {type(error.orig).__name__}", ENDED_OTHERWISE)
-        except (AsyncJobsError, CommandError, ValueError) as error:
+        except (AsyncJobsError, ValueError) as error:
             fail(str(error), USAGE)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Callable
 from decimal import Decimal
 from importlib.resources import files
+from threading import RLock
 from typing import Any
 
 import flask
 from flask import Flask, Response
-from flask_smorest import Api
+from flask_smorest import Api, Blueprint
 from flask_swagger_ui import __name__ as assets_package
 
 from flask_async_jobs.api.batch_views import batches_blueprint
@@ -18,6 +21,7 @@ from flask_async_jobs.api.schemas import AsyncJobProblemSchema
 from flask_async_jobs.api.service import JobService
 from flask_async_jobs.api.views import jobs_blueprint
 from flask_async_jobs.errors import ConfigurationError
+from flask_async_jobs.registry import Handler
 from flask_async_jobs.states import uuid_form
 
 TITLE = "Asynchronous jobs"
@@ -41,9 +45,52 @@ _page = """<!doctype html>
 
 
 class OwnApi(Api):  # type: ignore[misc]
-    """The `Api` of an application that has none: its own document, and no hold on the application's errors."""
+    """The `Api` of an application that has none: its own document, and no hold on the application's errors.
+
+    The document is made when it is asked for: that takes longer than all else at the start of an application, and
+    most processes are never asked.
+    """
 
     ERROR_SCHEMA = AsyncJobProblemSchema
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._lock = RLock()
+        self._undescribed: deque[Callable[[], None]] = deque()
+        self._describing = False
+        super().__init__(*args, **options)
+
+    @property
+    def spec(self) -> Any:
+        """The whole document."""
+        with self._lock:
+            if not self._describing:
+                self._describing = True
+                try:
+                    while self._undescribed:
+                        self._undescribed[0]()
+                        self._undescribed.popleft()
+                finally:
+                    self._describing = False
+        return self._spec
+
+    @spec.setter
+    def spec(self, document: Any) -> None:
+        self._spec = document
+
+    def describe_later(self, describe: Callable[[], None]) -> None:
+        """Call `describe`, which adds something to `spec`, before anybody sees that."""
+        self._undescribed.append(describe)
+
+    def register_blueprint(self, blp: Blueprint, **options: Any) -> None:
+        """Register a blueprint with the application now, and what it documents later."""
+        app: Flask = self._app
+        app.extensions["flask-smorest"]["blp_name_to_api"][blp.name] = self
+        app.register_blueprint(blp, **options)
+        self.describe_later(lambda: self._describe(blp))
+
+    def _describe(self, blp: Blueprint) -> None:
+        blp.register_views_in_doc(self, self._app, self.spec, name=blp.name, parameters=None)
+        self.spec.tag({"name": blp.name, "description": blp.description})
 
     def _register_error_handlers(self) -> None:
         """Register none: the application's errors are the application's."""
@@ -72,27 +119,40 @@ def add_routes(app: Flask, service: JobService, api: Api | None) -> None:
         raise ConfigurationError(
             "api= is not initialised: call api.init_app(app) before jobs.init_app(app, api=api)"
         )
-    blueprint, submit = jobs_blueprint(service)
-    api.register_blueprint(blueprint, url_prefix=settings.url_prefix)
-    service.registry.observe(
-        lambda handler: blueprint.describe(
-            handler, submit, api=api, app=app, path=f"{settings.url_prefix}/{handler.type}"
-        )
-    )
+    _add_jobs(app, service, api)
     _add_batches(app, service, api)
     for prefix in (settings.url_prefix, settings.batches_url_prefix):
         serve_rest(app, prefix, lambda rest, methods: _methods_of(service, rest, methods))
 
 
+def _add_jobs(app: Flask, service: JobService, api: Api) -> None:
+    prefix = service.settings.url_prefix
+    blueprint, submit = jobs_blueprint(service)
+    api.register_blueprint(blueprint, url_prefix=prefix)
+
+    def describe(handler: Handler) -> None:
+        blueprint.describe(handler, submit, api=api, app=app, path=f"{prefix}/{handler.type}")
+
+    service.registry.observe(lambda handler: _describe(api, lambda: describe(handler)))
+
+
+def _describe(api: Api, describe: Callable[[], None]) -> None:
+    """Add something to the document: at once to the application's, when it is asked for to the library's own."""
+    if isinstance(api, OwnApi):
+        api.describe_later(describe)
+    else:
+        describe()
+
+
 def _add_batches(app: Flask, service: JobService, api: Api) -> None:
-    settings = service.settings
+    settings, prefix = service.settings, service.settings.batches_url_prefix
     blueprint, submit = batches_blueprint(service)
-    api.register_blueprint(blueprint, url_prefix=settings.batches_url_prefix)
-    service.registry.observe(
-        lambda handler: blueprint.describe_batch(
-            handler, submit, settings, api=api, app=app, path=f"{settings.batches_url_prefix}/{handler.type}"
-        )
-    )
+    api.register_blueprint(blueprint, url_prefix=prefix)
+
+    def describe(handler: Handler) -> None:
+        blueprint.describe_batch(handler, submit, settings, api=api, app=app, path=f"{prefix}/{handler.type}")
+
+    service.registry.observe(lambda handler: _describe(api, lambda: describe(handler)))
 
 
 def _methods_of(service: JobService, rest: str, routed: set[str]) -> set[str]:
