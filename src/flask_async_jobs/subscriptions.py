@@ -58,15 +58,15 @@ class Subscription(Generic[S]):
         """Whether nothing more will come: the place was lost or given back, or the row is gone."""
 
     def begin(self, known: S) -> None:
-        """Take a state as known, so that only what differs from it is told."""
+        """Take a state as known, so that only what came after it is told, and once."""
         with self._changed:
-            self._last = known
             self._states = deque(state for state in self._states if state.revision > known.revision)
+            self._last = self._states[-1] if self._states else known
 
     def offer(self, state: S | None) -> None:
         """Tell the state as it was read; None: the row is gone."""
         with self._changed:
-            if state is not None and state == self._last:
+            if state is not None and self._is_told(state):
                 return  # and wake nobody: there may be thousands
             if state is None:
                 self.is_over = True
@@ -75,6 +75,13 @@ class Subscription(Generic[S]):
                 self._states.append(state)
                 self.is_over = len(self._states) > self._limit
             self._changed.notify_all()
+
+    def _is_told(self, state: S) -> bool:
+        """Return whether this is the last state, or was read before a later one that is known from elsewhere."""
+        last = self._last
+        if last is None:
+            return False
+        return state == last or (state.revision < last.revision and not state.status.is_terminal)
 
     def next(self, timeout: float) -> S | None:
         """Return the next state, or None if none comes within `timeout` seconds or nothing more will."""
