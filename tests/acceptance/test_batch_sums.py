@@ -41,7 +41,7 @@ def test_the_parts_of_a_batch_add_up_while_items_fail_are_cancelled_and_die_with
         active = seen["pending"] + seen["processing"]
         assert (seen["status"] == "COMPLETED") is (active == 0) is (seen.get("completedAt") is not None)
     assert [watcher.last(part) for part in PARTS] == [0, 0, COMPLETING, FAILING + DEADLY, WAITING]
-    assert len(watcher.seen) > 20
+    assert {seen["status"] for seen in watcher.seen} >= {"PROCESSING", "COMPLETED"}
 
 
 def test_a_batch_of_one_item_that_fails_is_no_success(consumer: Consumer) -> None:
