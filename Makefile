@@ -19,7 +19,7 @@ demo: $(VENV)/.demo-installed ## run the example application (DATABASE_URL choos
 	$(BIN)/python -m examples.accounts.demo
 
 test: $(VENV)/.dev-installed ## run every test, with coverage (PYTEST_ARGS are passed on)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses=3 --dist=worksteal --cov --cov-report=term $(PYTEST_ARGS)
 
 check: $(VENV)/.dev-installed ## lint, formatting, types, layers: what CI runs
 	$(BIN)/ruff check .

@@ -20,8 +20,12 @@ def dispatcher_of(app):
     return app.extensions["async_jobs"].dispatcher
 
 
-def library_threads():
-    return [t for t in threading.enumerate() if t.name.startswith(("async-jobs", "APScheduler"))]
+@pytest.fixture
+def own_threads():
+    """Give the library's threads that were started since the test began."""
+    before = set(threading.enumerate())
+    names = ("async-jobs", "APScheduler")
+    return lambda: [t for t in threading.enumerate() if t not in before and t.name.startswith(names)]
 
 
 def test_no_more_handlers_run_at_once_than_there_are_slots(jobs, engine):
@@ -62,15 +66,15 @@ def test_a_submission_wakes_its_own_process_at_once(jobs, engine):
         assert done.wait(2)
 
 
-def test_nothing_starts_before_the_first_request_and_everything_stops(jobs, engine):
+def test_nothing_starts_before_the_first_request_and_everything_stops(jobs, engine, own_threads):
     jobs.register("quick", lambda: None)
     app = application(jobs, engine, AUTO_START=True)
-    wait_until(lambda: library_threads() == [])  # those of the test before
+    assert own_threads() == []
     app.test_client().get("/nowhere")
-    assert {t.name for t in library_threads()} >= {"async-jobs-claims", "async-jobs-leases", "APScheduler"}
-    assert all(t.daemon for t in library_threads())
+    assert {t.name for t in own_threads()} >= {"async-jobs-claims", "async-jobs-leases", "APScheduler"}
+    assert all(t.daemon for t in own_threads())
     jobs.shutdown(app=app)
-    wait_until(lambda: library_threads() == [])
+    wait_until(lambda: not own_threads(), 10, lambda: str(own_threads()))
 
 
 def test_a_health_probe_that_the_application_answers_early_starts_it_too(jobs, engine):
@@ -138,7 +142,7 @@ def test_a_drain_waits_for_handlers_and_claims_no_more(jobs, engine):
     assert repository.find(waiting.job_id).status is JobStatus.PENDING
 
 
-def test_a_drain_is_bounded(jobs, engine, caplog):
+def test_a_drain_is_bounded(jobs, engine, caplog, own_threads):
     started, gate = threading.Event(), threading.Event()
 
     def handler():
@@ -154,7 +158,7 @@ def test_a_drain_is_bounded(jobs, engine, caplog):
         assert not jobs.shutdown(timedelta(milliseconds=50))
     assert "left to recovery" in caplog.text
     gate.set()
-    wait_until(lambda: library_threads() == [])
+    wait_until(lambda: not own_threads(), 10, lambda: str(own_threads()))
 
 
 def test_a_database_in_memory_is_refused_at_the_start(jobs):
