@@ -116,9 +116,10 @@ def test_however_much_is_told_a_process_sends_one_notification_in_twenty_millise
 def test_nobody_listens_where_that_makes_no_sense(postgres_url, settings, options):
     engine = create_engine(postgres_url, **options)
     jobs = library()
+    before = set(threading.enumerate())
     with running(jobs, engine, **settings):
         assert jobs.wait(jobs.submit("quick").job_id, 5).status is JobStatus.COMPLETED
-        wait_until(lambda: "async-jobs-notifications" not in [thread.name for thread in threading.enumerate()])
+        assert "async-jobs-notifications" not in {thread.name for thread in set(threading.enumerate()) - before}
         assert listeners(engine) == []
     engine.dispose()
 
