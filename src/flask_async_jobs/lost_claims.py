@@ -55,7 +55,8 @@ class LostClaims:
         No statement while no claim is lost, else one.
         """
         now = time.monotonic()
-        marks = [mark for forgotten_at, mark in self._marks if forgotten_at > now]
+        remembered = tuple(self._marks)  # a copy in one step: the thread that claims may add to it meanwhile
+        marks = [mark for forgotten_at, mark in remembered if forgotten_at > now]
         given_back = self._repository.give_back(marks) if marks else []
         for job_id in given_back:
             _log.warning("job %s: the answer to its claim was lost; it is PENDING again", job_id)
