@@ -147,7 +147,8 @@ class AsyncJobs(JobCalls):
     def shutdown(self, timeout: timedelta | str | float | None = None, app: Flask | None = None) -> bool:
         """Drain this process: no new claims, `timeout` (default `SHUTDOWN_TIMEOUT`) for running handlers.
 
-        What still runs then is left to recovery. Returns whether every handler ended in time.
+        What still runs then is left to recovery. Returns whether every handler ended in time, at the latest about a
+        second after the timeout.
 
         Args:
             timeout: A `timedelta`, ISO 8601 text or seconds.

@@ -27,8 +27,6 @@ GAP: Final = 0.02
 AGAIN: Final = 1.0
 """Seconds until a lost connection is made anew."""
 
-STOP_TIMEOUT: Final = 1.0
-
 _log = logging.getLogger("flask_async_jobs")
 
 
@@ -69,11 +67,14 @@ class Notifier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Hang up; a statement that is under way gets a second to end."""
+        """Hang up. Waits for nothing."""
         self._stopped.set()
         self._wake()
+
+    def join(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for a statement that is under way."""
         if self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT)
+            self._thread.join(timeout)
 
     def tell(self, what: str) -> None:
         """Tell the other processes, if there are any, at the latest after `GAP`. Returns at once."""

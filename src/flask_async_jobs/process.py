@@ -5,9 +5,10 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import time
 import weakref
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from flask_async_jobs.api.results import check_result_url
 from flask_async_jobs.contexts import handler_context, watch_sessions
@@ -17,6 +18,9 @@ from flask_async_jobs.executor import Executor
 from flask_async_jobs.notifications import CHANGED, DUE, Notifier, can_notify
 from flask_async_jobs.parts import Parts
 from flask_async_jobs.scheduler import Scheduler
+
+GRACE: Final = 1.0
+"""Seconds that statements which are under way get when handlers have had their time."""
 
 _log = logging.getLogger("flask_async_jobs")
 
@@ -79,18 +83,24 @@ class Process(Parts):
             _stop_at_exit(self)
 
     def stop(self, timeout: timedelta | None = None) -> bool:
-        """Drain this process: no new claims, `timeout` for running handlers. Returns whether all ended."""
+        """Drain this process: no new claims, `timeout` for running handlers. Returns whether all ended.
+
+        Whatever else is under way gets `GRACE` together.
+        """
         with self._lock:
-            running, self._running = self._running, None
-            if watcher := self._made.pop("watcher", None):
+            own, self._running = self._running if self.started else None, None
+            watcher, reports = self._made.pop("watcher", None), self._made.get("reports")
+            if watcher:
                 watcher.stop()
-            if running is None or running.pid != os.getpid():
-                return True
             try:
-                return running.stop(self.settings.shutdown_timeout if timeout is None else timeout)
+                return own.drain(self.settings.shutdown_timeout if timeout is None else timeout) if own else True
             finally:
-                if reports := self._made.get("reports"):
-                    reports.flush()
+                deadline = time.monotonic() + GRACE
+                if own and reports:
+                    reports.flush(GRACE)
+                for part in (watcher, *(own.threads if own else ())):
+                    if part:
+                        part.join(max(0.0, deadline - time.monotonic()))
 
     def _check_pool(self) -> None:
         capacity, handlers = self.repository.database.gate.capacity, self.settings.processing_concurrency_limit
@@ -202,7 +212,13 @@ class _Running:
         if self.notifier:
             self.notifier.start()
 
-    def stop(self, timeout: timedelta) -> bool:
+    @property
+    def threads(self) -> tuple[Scheduler, Notifier | None]:
+        """What may still be in the middle of something after the drain."""
+        return self._scheduler, self.notifier
+
+    def drain(self, timeout: timedelta) -> bool:
+        """Begin nothing more, give handlers `timeout`, and return whether all of them ended."""
         self._scheduler.stop()
         try:
             return self.dispatcher.stop(timeout) if self.dispatcher else True

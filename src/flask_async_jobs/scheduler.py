@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from queue import SimpleQueue
 from typing import Any, Final
 
-from apscheduler.executors.debug import DebugExecutor
+from apscheduler.executors.base import BaseExecutor, run_job
+from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.schedulers.blocking import BlockingScheduler
 
 from flask_async_jobs.errors import StorageUnavailable
 
-STOP_TIMEOUT: Final = 1.0
+_ALIAS: Final = "async_jobs"
 
 _log = logging.getLogger("flask_async_jobs")
 
@@ -25,14 +27,15 @@ class Scheduler:
     """
 
     def __init__(self) -> None:
-        for quiet in ("apscheduler.executors.async_jobs", "flask_async_jobs.scheduler"):
-            logging.getLogger(quiet).setLevel(logging.WARNING)  # each pass is told twice at INFO otherwise
-        # The executor runs a pass on the scheduler's own thread: the default one has a pool that is joined at exit.
-        self._scheduler = _BoundedScheduler(
+        # At INFO each pass is told twice, and at WARNING each turn that is missed.
+        logging.getLogger(f"apscheduler.executors.{_ALIAS}").setLevel(logging.ERROR)
+        logging.getLogger("flask_async_jobs.scheduler").setLevel(logging.ERROR)
+        self._passes = _Passes()
+        self._scheduler = BackgroundScheduler(
             daemon=True,
             timezone="UTC",
             logger=logging.getLogger("flask_async_jobs.scheduler"),
-            executors={"async_jobs": DebugExecutor()},
+            executors={_ALIAS: self._passes},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
@@ -44,25 +47,56 @@ class Scheduler:
             seconds=interval.total_seconds(),
             args=(name, one_pass),
             id=name,
-            executor="async_jobs",
+            executor=_ALIAS,
         )
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the threads."""
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Start no further pass, and give one that runs a second to end."""
+        """Start no further pass. Waits for none."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
+    def join(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for a pass that runs."""
+        self._passes.join(timeout)
 
-class _BoundedScheduler(BackgroundScheduler):  # type: ignore[misc]
-    """A `BackgroundScheduler` whose `shutdown` does not wait for ever for a pass that hangs."""
+
+class _Passes(BaseExecutor):  # type: ignore[misc]
+    """Runs what is due on a daemon thread of its own.
+
+    APScheduler's executors either have a pool that is joined at the end of the interpreter, or run a pass while the
+    scheduler is locked: neither can be stopped while a pass hangs.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._due: SimpleQueue[tuple[Job, list[datetime]] | None] = SimpleQueue()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="async-jobs-passes", daemon=True)
+
+    def start(self, scheduler: BackgroundScheduler, alias: str) -> None:
+        super().start(scheduler, alias)
+        self._thread.start()
 
     def shutdown(self, wait: bool = True) -> None:
-        BlockingScheduler.shutdown(self, wait)
-        self._thread.join(STOP_TIMEOUT)
+        self._stopped = True
+        self._due.put(None)
+
+    def join(self, timeout: float) -> None:
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def _do_submit_job(self, job: Job, run_times: list[datetime]) -> None:
+        self._due.put((job, run_times))
+
+    def _run(self) -> None:
+        while (due := self._due.get()) and not self._stopped:
+            job, run_times = due
+            events = run_job(job, job._jobstore_alias, run_times, self._logger.name)
+            self._run_job_success(job.id, events)
 
 
 def _survived(name: str, one_pass: Callable[[], Any]) -> None:

@@ -16,8 +16,6 @@ from flask_async_jobs.subscriptions import Source, Subscription
 SHORTEST_PAUSE: Final = 0.03
 """Seconds between two looks, however often somebody says that something changed."""
 
-STOP_TIMEOUT: Final = 1.0
-
 _log = logging.getLogger("flask_async_jobs")
 
 
@@ -106,15 +104,17 @@ class Watcher:
             self._look.set()
 
     def stop(self) -> None:
-        """End every subscription, and give a look that is under way a second to end."""
+        """End every subscription. Waits for nothing."""
         self._stopped = True
         self._wanted.set()
         self._look.set()
         for subscription in self._subscriptions():
             subscription.close()
-        thread, self._thread = self._thread, None
-        if thread is not None and thread.is_alive():
-            thread.join(STOP_TIMEOUT)
+
+    def join(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds for a look that is under way."""
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(timeout)
 
     def look_once(self) -> int:
         """Read all followed jobs in one query, all batches in another, tell their subscribers; return how many."""

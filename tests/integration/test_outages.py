@@ -8,6 +8,7 @@ from sqlalchemy import NullPool, create_engine, make_url, text
 
 from flask_async_jobs import AsyncJobs, JobRepository, JobStatus, StorageUnavailable
 from flask_async_jobs.models import Base
+from flask_async_jobs.process import GRACE
 from flask_async_jobs.watchdog import Watchdog
 from tests.integration.processes import application, running
 from tests.integration.stores import LEASE, RULES, claimed, new_job
@@ -147,16 +148,25 @@ def _completes(repository, claim):
         return None
 
 
-def test_a_process_with_frozen_connections_still_ends_in_time(jobs, postgres_url):
+def test_a_process_whose_statements_hang_ends_in_time(postgres_url):
+    jobs, gate = AsyncJobs(), threading.Event()
+    jobs.register("gate", lambda ctx: (ctx.log("begun"), gate.wait(30), ctx.log("ended")))
     with proxied(postgres_url) as (proxy, engine):
-        app = application(jobs, engine, RECOVERY_SCAN_INTERVAL=0.1)
+        app = application(jobs, engine, RECOVERY_SCAN_INTERVAL=0.1, SSE_POLL_INTERVAL=0.1)
         jobs.start(app)
         with app.app_context():
-            completed(jobs, jobs.submit("quick"))
+            submitted = jobs.submit("gate")
+            wait_until(lambda: jobs.get(submitted.job_id).log_lines)
+            following = jobs.watch(submitted.job_id)
+            next(following)
+        statements = jobs._instance_of(app).repository.database._watchdog
         proxy.freeze()
+        wait_until(lambda: len(statements._running) >= 3)  # of the claims, a pass of recovery and the watcher
         begun = time.monotonic()
-        jobs.shutdown(timeout=2, app=app)
-        assert time.monotonic() - begun < 5
+        assert not jobs.shutdown(timeout=0.5, app=app)
+        assert time.monotonic() - begun < 0.5 + GRACE + 1
+        gate.set()
+        following.close()
 
 
 def test_the_log_is_not_flooded_while_the_database_is_away(jobs, store, breakable_postgres, caplog):
