@@ -97,7 +97,7 @@ class Process(Parts):
             finally:
                 deadline = time.monotonic() + GRACE
                 if own and reports:
-                    reports.flush(GRACE)
+                    reports.stop(GRACE)
                 for part in (watcher, *(own.threads if own else ())):
                     if part:
                         part.join(max(0.0, deadline - time.monotonic()))

@@ -65,6 +65,7 @@ class Reports:
         self._numbers = count()
         self._writing: Kept | None = None
         self._ended: dict[UUID, None] = {}
+        self._lingers = True
         self._thread: threading.Thread | None = None
 
     def due(self, pending: Kept, when: float) -> bool:
@@ -103,9 +104,17 @@ class Reports:
         with self._changed:
             self._changed.wait_for(lambda: self._writing is None, max(0.0, deadline - time.monotonic()))
 
+    def stop(self, at_most: float) -> None:
+        """Flush, and let the thread end; a later report starts another one."""
+        self.flush(at_most)
+        with self._changed:
+            self._lingers = False
+            self._changed.notify_all()
+
     def _serve(self) -> bool:
         if self._thread is not None and self._thread.is_alive():
             return True
+        self._lingers = True
         try:
             self._thread = threading.Thread(target=self._run, name="async-jobs-reports", daemon=True)
             self._thread.start()
@@ -126,7 +135,8 @@ class Reports:
             self._writing = None
             self._changed.notify_all()
             while True:
-                when, _, pending = self._queue[0] if self._queue else (time.monotonic() + LINGER, 0, None)
+                linger = LINGER if self._lingers else 0.0
+                when, _, pending = self._queue[0] if self._queue else (time.monotonic() + linger, 0, None)
                 left = when - time.monotonic()
                 if pending is not None and self._due.get(pending) != when:
                     heapq.heappop(self._queue)  # it was due earlier

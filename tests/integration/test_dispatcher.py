@@ -161,6 +161,16 @@ def test_a_drain_is_bounded(jobs, engine, caplog, own_threads):
     wait_until(lambda: not own_threads(), 10, lambda: str(own_threads()))
 
 
+def test_a_shutdown_leaves_no_thread_behind(jobs, engine, own_threads):
+    jobs.register("chatty", lambda ctx: ctx.log("a line"))
+    with running(jobs, engine):
+        followed = jobs.watch(jobs.submit("chatty").job_id)
+        assert [event.event for event in followed][-1] == "complete"
+        names = {thread.name for thread in own_threads()}
+        assert {"async-jobs-reports", "async-jobs-watcher", "async-jobs-passes"} <= names
+    wait_until(lambda: not own_threads(), 2, lambda: str(own_threads()))
+
+
 def test_a_database_in_memory_is_refused_at_the_start(jobs):
     app = application_without_engine(jobs, "sqlite://")
     with pytest.raises(ConfigurationError, match=r"sqlite:///jobs\.sqlite"):
