@@ -92,6 +92,9 @@ class OwnApi(Api):  # type: ignore[misc]
         blp.register_views_in_doc(self, self._app, self.spec, name=blp.name, parameters=None)
         self.spec.tag({"name": blp.name, "description": blp.description})
 
+    def _register_responses(self) -> None:
+        self.describe_later(super()._register_responses)
+
     def _register_error_handlers(self) -> None:
         """Register none: the application's errors are the application's."""
 
