@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, NullPool, create_engine
 
-from tests.servers.postgres import Databases, PostgresServer, override
+from tests.servers.postgres import Databases, PostgresInMemory, PostgresServer, override
 
 DIALECTS = ["sqlite", "postgresql"]
 _numbers = count(1)
@@ -22,14 +22,14 @@ def postgres() -> Iterator[Databases]:
     if url := override():
         yield Databases(url)
         return
-    with PostgresServer() as server:
+    with PostgresInMemory() as server:
         yield server
 
 
 @pytest.fixture
 def breakable_postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL of this test alone, to be stopped, killed and restarted; it costs two seconds."""
-    with PostgresServer() as server:
+    with PostgresInMemory() as server:
         yield server
 
 

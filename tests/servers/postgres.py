@@ -20,6 +20,8 @@ OVERRIDE = "TEST_DATABASE_URL"
 START_TIMEOUT = 30
 STOP_TIMEOUT = 20
 INITDB = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+MEMORY = Path("/dev/shm")
+ROOM = 4 * 2**30  # bytes: several servers of a test run, each with the largest table of a test
 OPTIONS = {
     "max_connections": "300",
     "fsync": "off",  # but a synchronous commit: without it a kill would lose the last commits
@@ -82,7 +84,7 @@ class PostgresServer(Databases):
         self._options = {**OPTIONS, **options}
         self._account = server_account()
         self.home: Path | None = None
-        self._bin = Path()
+        self._bin = self._data = Path()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -138,22 +140,31 @@ class PostgresServer(Databases):
         if self._process is not None:
             self._end(signal.SIGQUIT)
         if self.home is not None:
-            shutil.rmtree(self.home, ignore_errors=True)
+            for directory in (self._data, self.home):
+                shutil.rmtree(directory, ignore_errors=True)
             self.home = None
 
     def _make(self) -> None:
-        shared = "/tmp" if self._account.user else None  # TMPDIR may be closed to the account
-        home = Path(tempfile.mkdtemp(prefix="pg-", dir=shared))
-        if self._account.user:
-            os.chown(home, *self._account)
+        shared = Path("/tmp") if self._account.user else None  # TMPDIR may be closed to the account
+        home = self._directory(shared)
+        self._data = self._data_directory(home)
         self.home = home
         self._bin = usable_binaries(self._account, home)
-        command = [str(self._bin / "initdb"), "-D", str(home / "data"), *INITDB]
+        command = [str(self._bin / "initdb"), "-D", str(self._data), *INITDB]
         done = subprocess.run(
             launched(command, self._account), capture_output=True, text=True, cwd=home, check=False
         )
         if done.returncode:
             raise RuntimeError(f"initdb failed:\n{done.stdout}\n{done.stderr}")
+
+    def _data_directory(self, home: Path) -> Path:
+        return home / "data"
+
+    def _directory(self, parent: Path | None) -> Path:
+        directory = Path(tempfile.mkdtemp(prefix="pg-", dir=parent))
+        if self._account.user:
+            os.chown(directory, *self._account)
+        return directory
 
     def _started(self, fresh: bool) -> bool:
         if self._process is None:
@@ -173,20 +184,19 @@ class PostgresServer(Databases):
         if has_extension(self._bin, "pg_stat_statements"):
             options["shared_preload_libraries"] = "pg_stat_statements"
         settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
-        command = [str(self._bin / "postgres"), "-D", str(self.home / "data"), *settings]
+        command = [str(self._bin / "postgres"), "-D", str(self._data), *settings]
         return start_process(
             command, self.home / "log", account=self._account, last_words=signal.SIGINT, cwd=self.home
         )
 
     def _answers(self) -> bool:
         """Whether *this* server takes connections: on a taken port another one would."""
-        assert self.home is not None
         try:
             with psycopg.connect(self._dsn, connect_timeout=2) as connection:
                 row = connection.execute("SHOW data_directory").fetchone()
         except psycopg.OperationalError:
             return False
-        return row == (str(self.home / "data"),)
+        return row == (str(self._data),)
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
@@ -202,6 +212,17 @@ class PostgresServer(Databases):
             process.kill()
             process.wait()
         self._process = None
+
+
+class PostgresInMemory(PostgresServer):
+    """A server whose data is in memory, if there is room for it.
+
+    Hundreds of databases that come and go cost a file system on a disk more than the tests' own statements.
+    """
+
+    def _data_directory(self, home: Path) -> Path:
+        has_room = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM
+        return self._directory(MEMORY) if has_room else super()._data_directory(home)
 
 
 def override() -> str | None:
