@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 pytest_plugins = ["tests.acceptance.apps.fixtures"]
 pytestmark = pytest.mark.acceptance
 
-LEASE, SCAN, SLACK = 1, 0.2, 2
+LEASE, SCAN, SLACK = 1, 0.2, 5
 
 
 def test_the_jobs_of_a_killed_worker_fail_within_a_lease_and_a_scan_and_no_others(consumer: Consumer) -> None:
