@@ -33,7 +33,7 @@ def test_a_deployment_loses_no_job_and_starts_none_while_the_old_process_ends(
     ids = {
         "once": consumer.submit("slow", {"n": 60, "every": 0.1}).json()["jobId"],
         "twice": consumer.submit("gate", {"file": str(gate)}).json()["jobId"],
-        "short": consumer.submit("slow", {"n": 1.5, "every": 0.1}).json()["jobId"],
+        "short": consumer.submit("slow", {"n": 2, "every": 0.1}).json()["jobId"],
     }
     wait_until(lambda: len(consumer.store.runs()) == 3, 10, "the runs")
     waiting = [consumer.submit("quick").json()["jobId"] for _ in range(5)]

@@ -15,7 +15,7 @@ from flask_async_jobs import (
     TooManyActive,
     UnknownType,
 )
-from tests.integration.batching import batch_jobs, column, quick_items, stored
+from tests.integration.batching import batch_jobs, quick_items, stored
 from tests.integration.counting import counted
 from tests.integration.processes import application, running
 from tests.integration.rivals import at_once
@@ -145,9 +145,9 @@ def test_a_full_process_rejects_a_batch_and_answers_its_replay(jobs, engine):
     gate = threading.Event()
     jobs.register("gate", lambda: gate.wait(10))
     limits = {"BACKPRESSURE": "reject", "PROCESSING_CONCURRENCY_LIMIT": 1}
-    with running(jobs, engine, **limits):
+    with running(jobs, engine, **limits) as app:
         first = jobs.submit_batch("gate", quick_items(2), idempotency_key="k")
-        wait_until(lambda: "PROCESSING" in column(engine, "status"))
+        wait_until(lambda: app.extensions["async_jobs"].dispatcher.is_full)
         with pytest.raises(Saturated):
             jobs.submit_batch("quick", quick_items(1), idempotency_key="other")
         assert jobs.submit_batch("gate", quick_items(2), idempotency_key="k").batch_id == first.batch_id
