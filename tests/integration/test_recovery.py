@@ -191,11 +191,11 @@ def refuse_updates_of(engine, job_id):
 
 
 def test_a_process_does_not_take_its_own_running_job_for_a_zombie(jobs, engine):
-    gate = threading.Event()
-    jobs.register("gate", lambda: gate.wait(30))
+    entered, gate = threading.Event(), threading.Event()
+    jobs.register("gate", lambda: entered.set() or (gate.wait(30) and None))
     with running(jobs, engine, PROCESSING_LEASE="PT1H"):
         job = jobs.submit("gate")
-        wait_until(lambda: jobs.get(job.job_id).status is JobStatus.PROCESSING)
+        assert entered.wait(10)
         back_date(engine, job.job_id, HOUR, "lease_expires_at")
         assert jobs.recover() == 0
         gate.set()
