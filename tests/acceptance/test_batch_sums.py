@@ -33,6 +33,7 @@ def test_the_parts_of_a_batch_add_up_while_items_fail_are_cancelled_and_die_with
     for item in consumer.http.get(accepted["itemsUrl"], params={"limit": WAITING}).json()["items"]:
         assert consumer.http.delete(f"/jobs/{item['jobId']}").status_code == 202
     wait_until(lambda: watcher.last("processing") == DEADLY and not watcher.last("pending"), 30)
+    wait_until(lambda: len(watcher.seen) > 20, 30, "as many looks as make a check of the sums")
     gate.touch()
     wait_until(lambda: watcher.last("status") == "COMPLETED", 30, lambda: str(watcher.seen[-1]))
     watcher.stop()
@@ -41,6 +42,7 @@ def test_the_parts_of_a_batch_add_up_while_items_fail_are_cancelled_and_die_with
         active = seen["pending"] + seen["processing"]
         assert (seen["status"] == "COMPLETED") is (active == 0) is (seen.get("completedAt") is not None)
     assert [watcher.last(part) for part in PARTS] == [0, 0, COMPLETING, FAILING + DEADLY, WAITING]
+    assert len(watcher.seen) > 20
     assert {seen["status"] for seen in watcher.seen} >= {"PROCESSING", "COMPLETED"}
 
 

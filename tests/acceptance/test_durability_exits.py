@@ -11,7 +11,7 @@ from tests.waiting import wait_until
 pytest_plugins = ["tests.acceptance.apps.fixtures"]
 pytestmark = pytest.mark.acceptance
 
-SHUTDOWN, SLACK = 1, 5
+SHUTDOWN, SLACK = 1, 3
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_small_pool_serves_many_handlers_and_requests(postgres_consumer: Consu
     consumer = postgres_consumer
     pool = {"pool_size": 3, "max_overflow": 0, "pool_timeout": 2}
     served = consumer.serve("--threads", "12", ENGINE_OPTIONS=pool)
-    ids = [consumer.submit("slow", {"n": 8, "every": 0.2}).json()["jobId"] for _ in range(10)]
+    ids = [consumer.submit("slow", {"n": 5, "every": 0.2}).json()["jobId"] for _ in range(10)]
     wait_until(lambda: len(consumer.store.runs()) == 10, 10, "the runs")
     with sampled_pool(consumer) as samples, ThreadPoolExecutor(8) as clients:
         paths = [f"/jobs/{each}/status" for each in ids] * 10

@@ -67,7 +67,7 @@ def test_an_orphan_of_yesterday_is_started_once_more_and_not_again_and_again(con
     updated = datetime.fromisoformat(status["lastUpdatedAt"])
     assert abs(datetime.now(UTC) - updated) < timedelta(minutes=1)
     assert datetime.fromisoformat(status["startedAt"]) > datetime.fromisoformat(status["createdAt"])
-    ended = consumer.end_of(orphan, 30)
+    ended = consumer.end_of(orphan)
     assert (ended.json()["status"], ended.json()["attempt"]) == ("COMPLETED", 2)
     assert [(run.job_id, run.attempt) for run in consumer.store.runs()] == [(orphan, 2)]
     assert consumer.store.path(orphan) == ["PROCESSING", "PENDING", "PROCESSING", "COMPLETED"]

@@ -160,4 +160,4 @@ def test_a_locked_row_stops_no_other_request_and_no_other_job_under_gevent(postg
 
 
 def percent_of(consumer: Consumer, job_id: str) -> int:
-    return int(consumer.http.get(f"/jobs/{job_id}/status").json().get("percentComplete", 0))
+    return int(consumer.http.get(f"/jobs/{job_id}/status").json()["percentComplete"])

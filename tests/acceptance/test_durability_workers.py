@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 pytest_plugins = ["tests.acceptance.apps.fixtures"]
 pytestmark = pytest.mark.acceptance
 
-EXIT = 3  # seconds for the interpreter to end, beyond the time that handlers are given
+EXIT = 1.5  # seconds for the interpreter to end, beyond the time that handlers are given
 
 
 @pytest.fixture

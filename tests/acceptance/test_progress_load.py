@@ -37,7 +37,7 @@ def test_twenty_handlers_that_report_in_a_loop_write_in_place_and_hold_up_no_req
             times.append(time.monotonic() - begun)
             assert answer.status_code == 200
     shown = [consumer.http.get(each.headers["Location"]).json()["percentComplete"] for each in accepted]
-    assert min(shown) >= 25, "two thirds, less what a slow machine lags behind"
+    assert min(shown) >= 50, "what was reported last is what is told"
     assert [consumer.follow(each).json()["percentComplete"] for each in accepted] == [100] * HANDLERS
     with reader.connect() as connection:
         updates, in_place = connection.execute(text(WRITES)).one()
@@ -46,7 +46,7 @@ def test_twenty_handlers_that_report_in_a_loop_write_in_place_and_hold_up_no_req
     reports = updates - 2 * HANDLERS  # a claim and a completion stand in an index
     print(f"{reports} reports, {in_place / reports:.1%} in place; p95 {p95(first):.3f} s, then {p95(second):.3f} s")
     assert reports <= HANDLERS * 2 * (SECONDS + 1), "twice a second"
-    assert in_place > reports * 2 / 3, "although the snapshot kept every old version for most of the time"
+    assert in_place > 0.8 * reports
     assert p95(second) < max(3 * p95(first), 1.0)
     assert consumer.new_trouble() == []
 

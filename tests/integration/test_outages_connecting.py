@@ -116,9 +116,9 @@ def test_what_the_application_connects_for_itself_takes_as_long_as_it_wants():
 
 def test_a_limit_of_the_applications_own_stands(jobs):
     with silent_host() as port:
-        engine = create_engine(make_url(URL).set(port=port), connect_args={"connect_timeout": 4})
+        engine = create_engine(make_url(URL).set(port=port), connect_args={"connect_timeout": 2})
         begun = time.monotonic()
         app = application(jobs, engine, AUTO_START=False)
         assert app.test_client().get(REQUESTS[1][1]).status_code == 503
-        assert 3.5 < time.monotonic() - begun < 8
+        assert 1.5 < time.monotonic() - begun < 2.9
         engine.dispose()
