@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
-from typing import Any
+from queue import Empty, SimpleQueue
+from typing import Any, Final
 from uuid import UUID
 
 import click
@@ -16,6 +16,9 @@ from flask_async_jobs.cli_errors import USAGE, ReportingGroup, fail
 from flask_async_jobs.config import Refused, duration
 from flask_async_jobs.ddl import ddl
 from flask_async_jobs.states import JobStatus
+
+_LATEST: Final = 1.0
+"""Seconds after which a signal is seen that came in the instant in which the wait for it began."""
 
 upkeep = ReportingGroup("upkeep")
 """Holds the commands until `cli` adds them to its own group."""
@@ -91,13 +94,27 @@ def stats(as_json: bool) -> None:
 def worker() -> None:
     """Run handlers until SIGTERM or SIGINT, then drain: no new jobs, and SHUTDOWN_TIMEOUT for running ones."""
     instance = current_instance()
-    stop = threading.Event()
+    signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, lambda number, _: signals.put(number))
     instance.start(processing=True)
     click.echo(f"running {', '.join(sorted(handler.type for handler in instance.registry)) or 'no types'}")
-    stop.wait()
+    _wait_for_any(signals)
     instance.stop()
+
+
+def _wait_for_any(signals: SimpleQueue[int]) -> None:
+    """Wait until a handler puts a signal. A queue: unlike an event, it may be put to while this thread holds it.
+
+    Python runs handlers between two instructions of the main thread, and a signal that comes just before the wait,
+    or on another thread, does not end it. So no wait is endless.
+    """
+    while True:
+        try:
+            signals.get(timeout=_LATEST)
+        except Empty:
+            continue
+        return
 
 
 def _told(done: str, jobs: int, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -108,15 +108,26 @@ def test_purge_removes_what_has_ended_long_ago(site: Site, jobs_of_a_day: list[s
     assert call(site, "purge", "--older-than", "soon").exit_code == 2
 
 
-def test_a_worker_runs_what_is_due_and_ends_when_it_is_told_to(engine: Engine) -> None:
+def to_the_process(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def to_a_thread_that_does_not_wait(number: int) -> None:
+    signal.pthread_kill(threading.get_ident(), number)
+
+
+@pytest.mark.parametrize("send", [to_the_process, to_a_thread_that_does_not_wait])
+def test_a_worker_runs_what_is_due_and_ends_when_it_is_told_to(engine: Engine, send: Callable[[int], None]) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with serving(TestJobs(), engine, PROCESSING_ENABLED=False) as site:
         waiting = site.submit("quick")
         back_date(engine, waiting, timedelta(minutes=5))
 
         def end() -> None:
-            site.ended(waiting)
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                site.ended(waiting)
+            finally:
+                send(signal.SIGTERM)
 
         ending = threading.Thread(target=end)
         ending.start()
