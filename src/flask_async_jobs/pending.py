@@ -60,6 +60,9 @@ class Pending:
     def add(self, *, percent: int | None = None, line: object = None) -> bool:
         """Keep a report, and write it if it is time. False: this or an earlier one was refused."""
         with self._changed:
+            if self._reports.has_ended(self._job_id):  # which a statement that is under way may not have seen
+                self._changed.wait_for(lambda: not self._is_writing, PATIENCE)
+                self._next = self._not_before = 0.0
             if self._is_refused:
                 return False
             self._keep(percent, line)
@@ -229,8 +232,6 @@ class Pending:
 
     def _schedule(self) -> None:
         now = time.monotonic()
-        if self._reports.has_ended(self._job_id):
-            self._next = self._not_before = 0.0
         waits = now >= self._next and self._late_since is None
         if waits:
             self._next = now + INTERVAL

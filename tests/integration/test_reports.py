@@ -142,6 +142,32 @@ def test_what_this_process_ended_is_refused_at_once(reporter, reports, repositor
     assert lines(reports, claim) == ["a"]
 
 
+def test_it_is_refused_at_once_also_while_an_earlier_report_is_being_written(
+    reporter, reports, repository, claim, monkeypatch
+):
+    repository.ended = reports.note_ended
+    written, go_on = threading.Event(), threading.Event()
+    progress, has_ended = repository.progress, reports.has_ended
+
+    def slow(*arguments):
+        taken = progress(*arguments)
+        written.set()
+        assert go_on.wait(10)
+        return taken
+
+    def asked(job_id):
+        go_on.set()
+        return has_ended(job_id)
+
+    assert reporter.progress(1)
+    monkeypatch.setattr(repository, "progress", slow)
+    assert reporter.progress(2)
+    assert written.wait(10)
+    repository.cancel(claim.job_id)
+    monkeypatch.setattr(reports, "has_ended", asked)
+    assert reporter.progress(3) is False
+
+
 def test_only_so_many_ended_jobs_are_remembered(reports):
     ids = [uuid4() for _ in range(MOST_ENDED + 1)]
     reports.note_ended(ids)
