@@ -204,13 +204,14 @@ def test_a_silent_stream_asks_nothing_and_ends_with_the_retention(engine, reposi
     assert len(statements) == 2  # the look-up and the snapshot
 
 
-def test_a_long_log_is_read_in_pages(site, engine, repository, log, monkeypatch):
+def test_a_long_log_is_read_in_pages(engine, repository, log, monkeypatch):
     monkeypatch.setattr("flask_async_jobs.api.logs.PAGES", Pages(default=10, longest=10))
     claim = claimed(repository)
     for start in range(0, 95, 5):
         write(log, claim, *(str(number) for number in range(start, start + 5)))
     repository.complete(claim.job_id, claim.execution_token)
-    with counted(engine) as statements:
+    settings = {"SSE_POLL_INTERVAL": "PT1H"}  # what is counted are pages, not looks at the job
+    with serving(TestJobs(), engine, AUTO_START=False, **settings) as site, counted(engine) as statements:
         told = blocks(stream(site, claim.job_id, "?lastEventId=0").text)
     assert [block.data["line"] for block in told[:-1]] == [str(number) for number in range(95)]
     assert len(statements) == 2 + 10
