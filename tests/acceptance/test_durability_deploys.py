@@ -26,20 +26,21 @@ PAYLOADS = [{"n": n, "text": "é\u2028\"'\\ %s", "big": 2**63 + n, "deep": [{"x"
 def test_a_deployment_loses_no_job_and_starts_none_while_the_old_process_ends(
     consumer: Consumer, tmp_path: Path, how: signal.Signals
 ) -> None:
-    gate = tmp_path / "gate"
+    gate, short = tmp_path / "gate", tmp_path / "short"
     settings = {"HANDLERS": {"gate": {"max_attempts": 2}}, "processing_lease": LEASE, "backpressure": "queue"}
     options = ["--threads", "4", "--graceful-timeout", str(GRACE)]
     served = consumer.serve(*options, processing_concurrency_limit=3, shutdown_timeout=SHUTDOWN, **settings)
     ids = {
         "once": consumer.submit("slow", {"n": 60, "every": 0.1}).json()["jobId"],
         "twice": consumer.submit("gate", {"file": str(gate)}).json()["jobId"],
-        "short": consumer.submit("slow", {"n": 1.5, "every": 0.1}).json()["jobId"],
+        "short": consumer.submit("slow", {"n": 60, "every": 0.1, "file": str(short)}).json()["jobId"],
     }
     wait_until(lambda: len(consumer.store.runs()) == 3, 10, "the runs")
     waiting = [consumer.submit("quick").json()["jobId"] for _ in range(5)]
     start = time.monotonic()
     if how == signal.SIGTERM:
         served.terminate()
+        short.touch()
         assert served.wait(GRACE + 1) == 0
     else:
         served.kill()

@@ -129,11 +129,14 @@ def check_that_workers_share_no_connection(consumer: Consumer, threads: str, **s
     assert consumer.new_trouble() == []
 
 
-def test_a_locked_row_stops_no_other_request_and_no_other_job_under_gevent(postgres_consumer: Consumer) -> None:
-    consumer, answers = postgres_consumer, list[httpx.Response]()
+def test_a_locked_row_stops_no_other_request_and_no_other_job_under_gevent(
+    postgres_consumer: Consumer, tmp_path: Path
+) -> None:
+    consumer, answers, gate = postgres_consumer, list[httpx.Response](), tmp_path / "gate"
     served = consumer.serve("-k", "gevent")
-    ids = [consumer.submit("slow", {"n": 7, "every": 0.2}).json()["jobId"] for _ in range(8)]
-    wait_until(lambda: len(consumer.store.runs()) == 8, 10, "the runs")
+    reporting = {"n": 60, "every": 0.2, "file": str(gate)}
+    ids = [consumer.submit("slow", reporting).json()["jobId"] for _ in range(8)]
+    wait_until(lambda: min(percent_of(consumer, each) for each in ids) >= 0, 10, "the first reports")
     locked, *others = ids
     waiting = Thread(target=lambda: answers.append(consumer.http.delete(f"/jobs/{locked}")))
     slowest = 0.0
@@ -148,6 +151,7 @@ def test_a_locked_row_stops_no_other_request_and_no_other_job_under_gevent(postg
             slowest = max(slowest, time.monotonic() - start)
         assert answers == []
         assert all(percent_of(consumer, each) > was for each, was in zip(others, before, strict=True))
+    gate.touch()
     waiting.join(10)
     assert [answer.status_code for answer in answers] == [202]
     assert slowest < 2
@@ -160,4 +164,6 @@ def test_a_locked_row_stops_no_other_request_and_no_other_job_under_gevent(postg
 
 
 def percent_of(consumer: Consumer, job_id: str) -> int:
-    return int(consumer.http.get(f"/jobs/{job_id}/status").json()["percentComplete"])
+    """How far a job is, and -1 before its first report."""
+    percent = consumer.http.get(f"/jobs/{job_id}/status").json()["percentComplete"]
+    return -1 if percent is None else int(percent)

@@ -56,6 +56,7 @@ class Duration(Schema):
 
 class Steps(Duration):
     every = fields.Float(load_default=0.1)
+    file = fields.String(load_default=None)
 
 
 class Value(Schema):
@@ -92,11 +93,13 @@ def quick(ctx: JobContext) -> None:
 
 
 @handler("slow", payload_schema=Steps)
-def slow(ctx: JobContext, steps: dict[str, float]) -> None:
-    """Take n seconds, and report each `every` seconds."""
+def slow(ctx: JobContext, steps: dict[str, Any]) -> None:
+    """Take n seconds, or until a file is there, and report each `every` seconds."""
     record(ctx)
-    start = time.monotonic()
+    start, file = time.monotonic(), steps["file"]
     while (elapsed := time.monotonic() - start) < steps["n"] and ctx.progress(100 * elapsed / steps["n"]):
+        if file and Path(file).exists():
+            return
         PAUSE.wait(steps["every"])
 
 
