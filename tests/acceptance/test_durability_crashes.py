@@ -53,8 +53,9 @@ def test_a_job_that_kills_its_workers_can_be_cancelled_between_two_crashes(
 ) -> None:
     consumer.serve("--threads", "4", processing_enabled=False, **SETTINGS)
     ids = [consumer.submit("die").json()["jobId"] for _ in range(2)]
-    with working(consumer, tmp_path, processing_concurrency_limit=2, **SETTINGS) as worker:
+    with working(consumer, tmp_path, dies=True, processing_concurrency_limit=2, **SETTINGS) as worker:
         assert worker.wait() == 1
+    assert consumer.store.runs()
     first, second = ids
     assert consumer.http.delete(f"/jobs/{first}").status_code == 202  # its lease still lives
     wait_until(lambda: consumer.store.job(second).status == "PENDING", 10, "the recovery")

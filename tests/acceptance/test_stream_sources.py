@@ -19,15 +19,22 @@ def test_a_job_that_another_process_runs_loses_and_runs_again_is_followed_to_its
     consumer: Consumer, tmp_path: Path
 ) -> None:
     consumer.serve("--threads", "4", processing_enabled=False, **SETTINGS)
-    url = consumer.submit("slow", {"n": 1.5, "every": 0.1}).json()["eventsUrl"]
-    seen = []
+    gate, seen = tmp_path / "gate", list[str]()
+    url = consumer.submit("slow", {"n": 60, "every": 0.1, "file": str(gate)}).json()["eventsUrl"]
+
+    def read_until(name: str) -> None:
+        while seen[-1:] != [name]:
+            seen.append(next(events).event)
+
     with consumer.http.stream("GET", url) as answer:
         events = told(answer.iter_lines())
         with working(consumer, tmp_path, **SETTINGS) as worker:
-            while "progress" not in seen:
-                seen.append(next(events).event)
+            read_until("progress")
             worker.signal(signal.SIGKILL)
+        read_until("status")
         with working(consumer, tmp_path, **SETTINGS):
+            read_until("progress")
+            gate.touch()
             seen += [event.event for event in events]
     assert (seen[0], seen[-1], seen.count("complete")) == ("status", "complete", 1)
     second = seen.index("status", seen.index("progress"))

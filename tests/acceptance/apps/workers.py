@@ -51,7 +51,7 @@ class Worker:
         self._process.wait()
 
     def _is_ready(self) -> bool:
-        if READY in self.log_text():  # also if its first job has ended it already
+        if READY in self.log_text():
             return True
         if self._process.poll() is not None:
             raise RuntimeError(f"the worker ended with {self._process.returncode}:\n{self.log_text()}")
@@ -59,11 +59,15 @@ class Worker:
 
 
 @contextmanager
-def working(consumer: Consumer, folder: Path, **settings: Any) -> Iterator[Worker]:
-    """A worker that is ready; at the end it is killed, and a test that fails shows its log."""
+def working(consumer: Consumer, folder: Path, *, dies: bool = False, **settings: Any) -> Iterator[Worker]:
+    """A worker that is ready; at the end it is killed, and a test that fails shows its log.
+
+    One that `dies` has jobs that end it, maybe before it has said that it is ready.
+    """
     worker = Worker(consumer.store.url, folder / f"worker-{len(list(folder.glob('worker-*')))}.log", **settings)
     try:
-        worker.wait_until_ready()
+        if not dies:
+            worker.wait_until_ready()
         yield worker
     finally:
         worker.kill()
