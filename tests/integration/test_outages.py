@@ -159,14 +159,17 @@ def test_a_process_whose_statements_hang_ends_in_time(postgres_url):
             wait_until(lambda: jobs.get(submitted.job_id).log_lines)
             following = jobs.watch(submitted.job_id)
             next(following)
-        statements = jobs._instance_of(app).repository.database._watchdog
+        repository = jobs._instance_of(app).repository
+        statements = repository.database._watchdog
         proxy.freeze()
         wait_until(lambda: len(statements._running) >= 3)  # of the claims, a pass of recovery and the watcher
         begun = time.monotonic()
         assert not jobs.shutdown(timeout=0.5, app=app)
         assert time.monotonic() - begun < 0.5 + GRACE + 1
+        proxy.thaw()
         gate.set()
         following.close()
+        wait_until(lambda: repository.find(submitted.job_id).status is JobStatus.COMPLETED)
 
 
 def test_the_log_is_not_flooded_while_the_database_is_away(jobs, store, breakable_postgres, caplog):

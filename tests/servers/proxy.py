@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, make_url
+from sqlalchemy import Engine, QueuePool, create_engine, make_url
+
+from tests.waiting import wait_until
 
 
 class Proxy:
@@ -63,13 +65,19 @@ def _pass_on(source: socket.socket, sink: socket.socket, passing: threading.Even
 
 @contextmanager
 def proxied(url: str, **options: Any) -> Iterator[tuple[Proxy, Engine]]:
-    """Give a proxy before the database at `url`, and an engine that connects through it."""
+    """Give a proxy before the database at `url`, and an engine that connects through it.
+
+    At the end what was on its way arrives, so that whoever waits for it gives its connection back.
+    """
     address = make_url(url)
     assert address.port
     proxy = Proxy(address.port)
     engine = create_engine(address.set(port=proxy.port), **options)
+    pool = engine.pool
+    assert isinstance(pool, QueuePool)
     try:
         yield proxy, engine
     finally:
         proxy.close()
+        wait_until(lambda: pool.checkedout() == 0, message="every connection to be given back")
         engine.dispose()
