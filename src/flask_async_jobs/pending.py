@@ -7,6 +7,8 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -49,9 +51,7 @@ class Pending:
         self._sent: Report | None = None
         self._doubtful: Report | None = None
         self._lines_written = 0
-        self._has_more = False
-        self._is_writing = False
-        self._is_refused = False
+        self._has_more = self._is_writing = self._is_refused = False
         self._asked = self._taken = self._settled = 0
         self._next = self._not_before = 0.0
         self._written_at = -math.inf
@@ -59,16 +59,17 @@ class Pending:
 
     def add(self, *, percent: int | None = None, line: object = None) -> bool:
         """Keep a report, and write it if it is time. False: this or an earlier one was refused."""
+        until = time.monotonic() + PATIENCE
         with self._changed:
             if self._reports.has_ended(self._job_id):  # which a statement that is under way may not have seen
-                self._changed.wait_for(lambda: not self._is_writing, PATIENCE)
+                self._wait_for(lambda: not self._is_writing, until)
                 self._next = self._not_before = 0.0
             if self._is_refused:
                 return False
             self._keep(percent, line)
             self._asked += 1
             if not self._is_writing:  # that goes on with what it finds when it is done
-                self._schedule()
+                self._schedule(until)
             return not self._is_refused
 
     def flush(self, patience: float, at_most: float = math.inf) -> None:
@@ -230,21 +231,19 @@ class Pending:
             _log.warning("job %s: what it reported could not be written for a lease, and is left out", self._job_id)
             self._forget()
 
-    def _schedule(self) -> None:
+    def _schedule(self, until: float) -> None:
         now = time.monotonic()
         waits = now >= self._next and self._late_since is None
         if waits:
             self._next = now + INTERVAL
         if not self._reports.due(self, now if waits else self._next):
             self.write()
-        elif waits:
-            self._wait_for(self._asked)
+        elif waits and not self._wait_for(partial(self._is_settled, self._asked), until):
+            self._late_since = time.monotonic()
 
     def _is_settled(self, call: int) -> bool:
         return self._settled >= call or self._is_refused
 
-    def _wait_for(self, call: int) -> None:
-        """Wait until a report is written; not for long, and no longer than the database takes any."""
-        done = self._changed.wait_for(lambda: self._is_settled(call) or self._late_since is not None, PATIENCE)
-        if not done:
-            self._late_since = time.monotonic()
+    def _wait_for(self, done: Callable[[], bool], until: float) -> bool:
+        """Wait until an instant at most, and no longer than the database takes anything; False: in vain."""
+        return self._changed.wait_for(lambda: done() or self._late_since is not None, until - time.monotonic())

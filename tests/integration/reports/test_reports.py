@@ -9,7 +9,7 @@ import pytest
 
 from flask_async_jobs import AsyncJobs, JobError, JobStatus
 from flask_async_jobs.handlers import JobReporter
-from flask_async_jobs.pending import INTERVAL
+from flask_async_jobs.pending import INTERVAL, PATIENCE
 from flask_async_jobs.reports import MOST_ENDED
 from tests.integration.counting import counted
 from tests.integration.processes import running
@@ -132,6 +132,29 @@ def test_it_is_refused_at_once_also_while_an_earlier_report_is_being_written(
     repository.cancel(claim.job_id)
     monkeypatch.setattr(reports, "has_ended", asked)
     assert reporter.progress(3) is False
+
+
+def test_a_report_after_the_end_waits_once_and_not_for_each_statement(
+    reporter, reports, repository, claim, monkeypatch
+):
+    writing, over = threading.Event(), threading.Event()
+    progress, seconds = repository.progress, iter([0.6, 10])
+
+    def slow(*arguments):
+        writing.set()
+        over.wait(next(seconds))
+        return progress(*arguments)
+
+    assert reporter.progress(1)
+    monkeypatch.setattr(repository, "progress", slow)
+    assert reporter.progress(2)
+    assert writing.wait(10)
+    reports.note_ended([claim.job_id])
+    begun = time.monotonic()
+    reporter.progress(3)
+    taken = time.monotonic() - begun
+    over.set()
+    assert taken < 0.6 + PATIENCE - 0.1
 
 
 def test_only_so_many_ended_jobs_are_remembered(reports):
