@@ -85,7 +85,7 @@ class AsyncJobs(JobCalls):
             clock=clock,
             owner_loader=lambda: self._owner_loader,
         )
-        self._registry.observe(lambda handler: _check_window(settings, handler))
+        instance.observe(lambda handler: _check_window(settings, handler))
         if settings.web_enabled:
             add_routes(app, instance, api)
         app.extensions[EXTENSION] = instance

@@ -19,7 +19,7 @@ from flask_async_jobs.log import JobLog
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.purge import Purge
 from flask_async_jobs.recovery import Recovery
-from flask_async_jobs.registry import HandlerRegistry
+from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.reports import Reports
 from flask_async_jobs.repository import JobRepository
 from flask_async_jobs.submission import Submissions
@@ -54,8 +54,14 @@ class Parts:
         self._clock = clock
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
+        self._observers: list[Callable[[Handler], None]] = []
         self._forked = False
         _all.add(self)
+
+    def observe(self, observer: Callable[[Handler], None]) -> None:
+        """Call `observer` with every handler, as long as this application is there."""
+        self.registry.observe(observer)
+        self._observers.append(observer)
 
     @property
     def dispatcher(self) -> Dispatcher | None:

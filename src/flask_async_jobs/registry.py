@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ class HandlerRegistry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
-        self._observers: list[Callable[[Handler], None]] = []
+        self._observers: weakref.WeakKeyDictionary[Callable[[Handler], None], None] = weakref.WeakKeyDictionary()
         self._fixed = False
 
     def register(self, type: str, function: HandlerFunction, options: dict[str, Any]) -> None:
@@ -68,7 +69,7 @@ class HandlerRegistry:
         if type in self._handlers:
             raise ConfigurationError(f"{type!r} already has a handler: {_name(self._handlers[type].function)}")
         handler = Handler(type, function, HandlerOptions.of(type, options), _arity(type, function))
-        for observer in self._observers:
+        for observer in list(self._observers):
             observer(handler)
         self._handlers[type] = handler
 
@@ -84,10 +85,14 @@ class HandlerRegistry:
             raise UnknownType(type, malformed=not is_type_name(type)) from None
 
     def observe(self, observer: Callable[[Handler], None]) -> None:
-        """Call `observer` with every handler, those already there and those to come; it may refuse one."""
+        """Call `observer` with every handler, those already there and those to come; it may refuse one.
+
+        It is kept by whoever gives it: what the registry of a module kept would live as long as the process, and
+        with it each application that was ever made.
+        """
         for handler in self:
             observer(handler)
-        self._observers.append(observer)
+        self._observers[observer] = None
 
     def fix(self) -> None:
         """Refuse registrations from now on."""

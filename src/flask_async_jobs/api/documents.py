@@ -136,7 +136,7 @@ def _add_jobs(app: Flask, service: JobService, api: Api) -> None:
     def describe(handler: Handler) -> None:
         blueprint.describe(handler, submit, api=api, app=app, path=f"{prefix}/{handler.type}")
 
-    service.registry.observe(lambda handler: _describe(api, lambda: describe(handler)))
+    service.observe(lambda handler: _describe(api, lambda: describe(handler)))
 
 
 def _describe(api: Api, describe: Callable[[], None]) -> None:
@@ -155,7 +155,7 @@ def _add_batches(app: Flask, service: JobService, api: Api) -> None:
     def describe(handler: Handler) -> None:
         blueprint.describe_batch(handler, submit, settings, api=api, app=app, path=f"{prefix}/{handler.type}")
 
-    service.registry.observe(lambda handler: _describe(api, lambda: describe(handler)))
+    service.observe(lambda handler: _describe(api, lambda: describe(handler)))
 
 
 def _methods_of(service: JobService, rest: str, routed: set[str]) -> set[str]:

@@ -11,7 +11,7 @@ from flask_async_jobs.batches import BatchRequest, BatchSubmission
 from flask_async_jobs.config import Settings
 from flask_async_jobs.policy import JobPolicy
 from flask_async_jobs.records import LogEntry
-from flask_async_jobs.registry import HandlerRegistry
+from flask_async_jobs.registry import Handler, HandlerRegistry
 from flask_async_jobs.states import AnyOwner, BatchItem, BatchView, CancelResult, JobView
 from flask_async_jobs.submission import Submission, WorkRequest
 from flask_async_jobs.subscriptions import Subscription
@@ -33,6 +33,10 @@ class JobService(Protocol):
     @property
     def policy(self) -> JobPolicy:
         """The hints for clients."""
+        ...
+
+    def observe(self, observer: Callable[[Handler], None]) -> None:
+        """Call `observer` with every handler, those already there and those to come."""
         ...
 
     def submit(self, request: WorkRequest) -> Submission:
