@@ -13,6 +13,7 @@ from tests.databases import (
     sqlite_template,
     sqlite_url,
 )
+from tests.heap import pytest_collection_finish
 from tests.needs import pytest_configure, pytest_runtest_setup, pytest_terminal_summary
 from tests.reports import pytest_runtest_makereport
 from tests.serving import serve
@@ -27,6 +28,7 @@ __all__ = [
     "postgres",
     "postgres_template",
     "postgres_url",
+    "pytest_collection_finish",
     "pytest_configure",
     "pytest_runtest_makereport",
     "pytest_runtest_setup",

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 from flask_async_jobs import AsyncJobs
 
 made: list[tuple[AsyncJobs, Flask]] = []
-"""What a test has made; `conftest` stops it."""
+"""What a test has made; `conftest` stops it, whatever the test used."""
 
 
 def application(jobs: AsyncJobs, engine: Engine, init=None, **settings) -> Flask:

@@ -114,11 +114,19 @@ def test_what_the_application_connects_for_itself_takes_as_long_as_it_wants():
     assert "connect_timeout" not in seen[0]
 
 
-def test_a_limit_of_the_applications_own_stands(jobs):
+def test_a_limit_of_the_applications_own_stands(jobs, monkeypatch):
     with silent_host() as port:
-        engine = create_engine(make_url(URL).set(port=port), connect_args={"connect_timeout": 2})
-        begun = time.monotonic()
+        engine, asked = create_engine(make_url(URL).set(port=port), connect_args={"connect_timeout": 2}), []
+        connect = engine.dialect.connect
+
+        def noting(**parameters):
+            asked.append(parameters["connect_timeout"])
+            return connect(**parameters)
+
+        monkeypatch.setattr(engine.dialect, "connect", noting)
         app = application(jobs, engine, AUTO_START=False)
+        begun = time.monotonic()
         assert app.test_client().get(REQUESTS[1][1]).status_code == 503
         assert 1.5 < time.monotonic() - begun < 2.9
+        assert asked == [2]
         engine.dispose()
