@@ -21,8 +21,8 @@ from flask_async_jobs.states import storable
 INTERVAL: Final = 0.5
 """Seconds between two writes of one attempt."""
 
-PATIENCE: Final = 0.9
-"""Seconds that a report may take from its handler."""
+PATIENCE: Final = 0.7
+"""Seconds that a report waits for the database; with what a busy machine adds, less than a second."""
 
 MOST_LINES: Final = 1_000
 MOST_CHARACTERS: Final = 262_144
