@@ -11,7 +11,13 @@ from sqlalchemy import create_engine
 from flask_async_jobs import AsyncJobs, ConfigurationError
 from tests.waiting import wait_until
 
-OWN_API = {"API_TITLE": "Shop", "API_VERSION": "1", "OPENAPI_VERSION": "3.1.0"}
+OWN_API = {
+    "API_TITLE": "Shop",
+    "API_VERSION": "1",
+    "OPENAPI_VERSION": "3.1.0",
+    "OPENAPI_URL_PREFIX": "/docs",
+    "OPENAPI_JSON_PATH": "openapi.json",
+}
 
 
 @pytest.fixture
@@ -30,8 +36,7 @@ def worked(jobs: AsyncJobs, url: str, own_api: bool) -> Flask:
     job = client.post("/jobs/quick").json["jobId"]
     wait_until(lambda: client.get(f"/jobs/{job}/status").json["status"] == "COMPLETED")
     assert client.get(f"/jobs/{job}/events").text
-    if not own_api:
-        assert client.get("/docs/openapi.json").status_code == 200
+    assert client.get("/docs/openapi.json").status_code == 200
     assert jobs.shutdown(app=app)
     engine.dispose()
     return app
@@ -41,6 +46,17 @@ def worked(jobs: AsyncJobs, url: str, own_api: bool) -> Flask:
 def test_an_application_is_not_kept_by_its_extension(jobs, database_url, own_api):
     applications = [weakref.ref(worked(jobs, database_url, own_api)) for _ in range(3)]
     wait_until(lambda: gc.collect() >= 0 and not any(reference() for reference in applications))
+
+
+@pytest.mark.parametrize("own_api", [False, True], ids=["without an Api", "with an Api"])
+def test_an_application_that_is_there_describes_every_type(jobs, own_api):
+    app = Flask("shop")
+    app.config.update(OWN_API if own_api else {}, TESTING=True)
+    jobs.init_app(app, engine=create_engine("sqlite://"), api=Api(app) if own_api else None)
+    gc.collect()
+    jobs.register("late", lambda: 1)
+    paths = app.test_client().get("/docs/openapi.json").json["paths"]
+    assert {"/jobs/quick", "/batches/quick", "/jobs/late", "/batches/late"} <= paths.keys()
 
 
 def test_an_application_that_could_not_be_made_refuses_no_type(jobs):
